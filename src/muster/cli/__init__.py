@@ -1,0 +1,1 @@
+"""The `muster` command: a thin command line over the sdk."""

@@ -1,0 +1,1 @@
+"""SSH keys, security groups and reserved addresses, as data."""

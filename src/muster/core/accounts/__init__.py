@@ -1,0 +1,1 @@
+"""Who pays, who may act, and how a client proves it."""

@@ -1,0 +1,51 @@
+"""What placement is asked and what it answers: pure data.
+
+*Laws.* Pure and total: request × inventory × policy gives an assignment, or a refusal that says why and what would
+help. The order is total, so the same inventory and ask give the same assignment. Slices of a host are packed, never
+spread; whole-host gangs go to the best-fitting leaf, then pod. The index behind it is only a hint: the database
+refuses a double grant.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Ask(NamedTuple):
+    """`nodes` nodes of `gpus_per_node` GPUs each, and `control` slices of control hosts, all in one region."""
+
+    region: str
+    gpu_type: str
+    gpus_per_node: int
+    nodes: int
+    control: int = 0
+    avoid: frozenset[str] = frozenset()  # host ids not to use: a repair must not land where it came from
+
+
+class Grant(NamedTuple):
+    """Slots of one host, as a bit mask."""
+
+    host_id: str
+    slots: int
+
+
+class Placement(NamedTuple):
+    workers: tuple[Grant, ...]
+    control: tuple[Grant, ...]
+
+
+class Why(StrEnum):
+    UNKNOWN_SHAPE = "unknown_shape"  # no host of this type in this region at all
+    NEVER = "never"  # more than the fleet has, even when empty
+    NOT_NOW = "not_now"
+
+
+class Refusal(NamedTuple):
+    """Why not, in a sentence, and what is nearest: fewer nodes here, the same elsewhere."""
+
+    why: Why
+    message: str
+    free_nodes: int  # of this shape, here, now
+    total_nodes: int  # of this shape, here, when everything is free
+    elsewhere: tuple[tuple[str, int], ...] = ()  # (region, free nodes of this shape), most first

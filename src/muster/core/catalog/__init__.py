@@ -1,0 +1,1 @@
+"""The catalogue: what can be had, edited by the operator."""

@@ -1,0 +1,1 @@
+"""Hosts: the machines we may use, their import, cordon and health."""

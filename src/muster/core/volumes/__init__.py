@@ -1,0 +1,1 @@
+"""Volumes: shared storage that outlives clusters."""

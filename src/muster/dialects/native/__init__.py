@@ -1,0 +1,1 @@
+"""The native dialect: everything Muster can do, under /muster/v1."""

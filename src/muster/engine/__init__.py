@@ -1,0 +1,1 @@
+"""MOTION: claim, run one reconcile, apply its outcome, release. Generic: knows no noun."""

@@ -1,0 +1,249 @@
+"""The tenant's wish (spec) and what we observe of it (status), and the nodes it is made of."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from msgspec.structs import replace
+
+from muster.model.base import Instant, Noun, Part
+from muster.model.phases import (
+    CLUSTER_LIMITS,
+    CLUSTER_MOVES,
+    NODE_LIMITS,
+    NODE_MOVES,
+    IllegalMove,
+    NodePhase,
+    Phase,
+    stuck_since,
+)
+
+
+class ClusterType(StrEnum):
+    SLURM = "slurm"
+    KUBERNETES = "kubernetes"
+
+
+class Billing(StrEnum):
+    ON_DEMAND = "on_demand"
+    RESERVED = "reserved"
+    SCHEDULED = "scheduled"
+
+
+class Scripts(Part, frozen=True, kw_only=True):
+    """The tenant's own scripts. They run inside the tenant's nodes and never in a shell of ours."""
+
+    worker_prolog: str = ""
+    worker_epilog: str = ""
+    controller_prolog: str = ""
+    controller_epilog: str = ""
+    login_init: str = ""
+    nodeset_init: str = ""
+    lifecycle: str = ""
+    extra_slurm_conf: str = ""
+
+
+class Oidc(Part, frozen=True, kw_only=True):
+    issuer_url: str
+    client_id: str
+    username_claim: str
+    username_prefix: str
+    group_claim: str
+    group_prefix: str
+    ca_cert: str = ""
+
+
+class Acceptance(Part, frozen=True, kw_only=True):
+    """Which acceptance tests run before Ready."""
+
+    enabled: bool = True
+    skip: tuple[str, ...] = ()
+    dcgm_level: str = "medium"
+    gpu_burn_seconds: int = 0
+
+
+class AddOn(Part, frozen=True, kw_only=True):
+    type: str
+    name: str
+    enabled: bool = True
+
+
+class Mount(Part, frozen=True, kw_only=True):
+    volume_id: str
+    path: str
+    read_only: bool = False
+
+
+class ClusterConfig(Part, frozen=True, kw_only=True):
+    """How the cluster is set up inside; every change raises the generation and is converged live."""
+
+    shm_gib: int = 16
+    slurm_image: str = ""
+    accounting: bool = False
+    scripts: Scripts = Scripts()
+    oidc: Oidc | None = None
+    load_balancer: str = "none"
+    gpu_operator_version: str = ""
+    network_operator_version: str = ""
+    ingress: bool = False
+    observability: bool = False
+    jumphost: bool = False
+    ssh_ca: bool = False
+    add_ons: tuple[AddOn, ...] = ()
+    # What one dialect must echo and the core has no use for, under the dialect's name.
+    said: dict[str, Any] = {}
+
+
+class ClusterSpec(Part, frozen=True, kw_only=True):
+    """The wish. Services write it; each change raises the cluster's generation."""
+
+    type: ClusterType
+    region: str
+    gpu_type: str
+    instance_type: str
+    workers: int
+    image_id: str
+    single_node: bool = False  # one instance whose controller is the node itself
+    billing: Billing = Billing.ON_DEMAND
+    ends_at: Instant | None = None
+    failover: bool = False  # replace a dead worker without asking
+    paused: bool = False
+    deletion_protection: bool = False
+    ssh_keys: tuple[str, ...] = ()  # public keys, as accepted; rotated by replacing the tuple
+    security_group_ids: tuple[str, ...] = ()
+    reserved_ip_id: str | None = None
+    leave_first: tuple[str, ...] = ()  # node ids to go first when it shrinks
+    force: bool = False  # shrink or delete without waiting for running jobs
+    acceptance: Acceptance = Acceptance()
+    config: ClusterConfig = ClusterConfig()
+
+
+class Condition(Part, frozen=True, kw_only=True):
+    """A state beside the phase that may heal: Resizing, NodesMissing, ConfigRefused, Stuck."""
+
+    type: str
+    since: Instant
+    message: str
+
+
+class Moved(Part, frozen=True, kw_only=True):
+    phase: str
+    at: Instant
+    because: str = ""
+
+
+class CheckResult(Part, frozen=True, kw_only=True):
+    test: str
+    node_id: str
+    passed: bool
+    simulated: bool = False
+    detail: str = ""
+
+
+class AccessFacts(Part, frozen=True, kw_only=True):
+    """How to get in; written by the reconciler."""
+
+    ssh_user: str = ""
+    ssh_host: str = ""
+    ssh_port: int = 0
+    login_name: str = ""
+    kube_api: str = ""
+    simulated: bool = False
+
+
+class ClusterStatus(Part, frozen=True, kw_only=True):
+    """What we observe. Only the reconciler writes it."""
+
+    observed_generation: int = 0
+    history: tuple[Moved, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    waiting_for: str = ""
+    waiting_until: Instant | None = None
+    first_ready_at: Instant | None = None
+    replacements: int = 0
+    tests: tuple[CheckResult, ...] = ()
+    access: AccessFacts = AccessFacts()
+
+
+class Cluster(Noun, frozen=True, kw_only=True):
+    number: int = 0
+    account_id: str
+    project_id: str
+    name: str
+    live_name: str | None  # the name while it is taken; None from the delete wish on
+    region: str
+    phase: Phase
+    phase_since: Instant
+    because: str = ""
+    spec: ClusterSpec
+    status: ClusterStatus = ClusterStatus()
+    generation: int = 1
+    digest: str  # of the accepted create, so that a repeated one finds its first answer
+    delete_wished_at: Instant | None = None
+    gone_at: Instant | None = None
+    created_by: str = ""
+    created_at: Instant
+    updated_at: Instant
+
+    def advance(self, phase: Phase, *, because: str, at: Instant) -> Cluster:
+        """The cluster in its next phase, the move written into its history; an illegal move is our bug."""
+        if phase not in CLUSTER_MOVES[self.phase]:
+            raise IllegalMove(f"cluster {self.id}: {self.phase} -> {phase}")
+        moved = Moved(phase=phase, at=at, because=because)
+        status = replace(self.status, history=(*self.status.history, moved), waiting_for="", waiting_until=None)
+        return replace(
+            self,
+            version=self.version + 1,
+            phase=phase,
+            phase_since=at,
+            because=because,
+            status=status,
+            updated_at=at,
+        )
+
+    def stuck_since(self, now: Instant) -> Instant | None:
+        return stuck_since(self.phase_since, CLUSTER_LIMITS[self.phase], now)
+
+
+class NodeRole(StrEnum):
+    CONTROLLER = "controller"
+    LOGIN = "login"
+    WORKER = "worker"
+
+
+class Node(Noun, frozen=True, kw_only=True):
+    """A member of a cluster on a leased host or slice. A row with an id from the accepting batch on."""
+
+    cluster_id: str
+    project_id: str
+    role: NodeRole
+    name: str  # its host name inside the cluster: w-0, controller, login
+    ordinal: int
+    generation: int = 1  # raised when it is booted anew in place
+    host_id: str | None = None
+    lease_id: str | None = None
+    phase: NodePhase = NodePhase.PENDING
+    phase_since: Instant
+    because: str = ""
+    address: str = ""
+    history: tuple[Moved, ...] = ()
+    created_at: Instant
+    gone_at: Instant | None = None
+
+    def advance(self, phase: NodePhase, *, because: str, at: Instant) -> Node:
+        if phase not in NODE_MOVES[self.phase]:
+            raise IllegalMove(f"node {self.id}: {self.phase} -> {phase}")
+        moved = Moved(phase=phase, at=at, because=because)
+        return replace(
+            self,
+            version=self.version + 1,
+            phase=phase,
+            phase_since=at,
+            because=because,
+            history=(*self.history, moved),
+            gone_at=at if phase is NodePhase.GONE else self.gone_at,
+        )
+
+    def stuck_since(self, now: Instant) -> Instant | None:
+        return stuck_since(self.phase_since, NODE_LIMITS[self.phase], now)

@@ -1,0 +1,56 @@
+"""Hosts: machines we may use, which outlive clusters. Leases: the only way to hold them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from muster.model.base import Instant, Noun
+
+
+class HostRole(StrEnum):
+    GPU = "gpu"
+    CONTROL = "control"  # no GPUs: controllers and logins are unbilled slices of it
+
+
+class HostHealth(StrEnum):
+    OK = "ok"
+    DEAD = "dead"
+
+
+class Host(Noun, frozen=True, kw_only=True):
+    """`slots` is the number of GPUs (of control slices on a control host); topology is region > pod > leaf."""
+
+    name: str
+    region: str
+    pod: str = "pod-0"
+    leaf: str = "leaf-0"
+    role: HostRole = HostRole.GPU
+    gpu_type: str = ""
+    slots: int
+    cpus: int
+    memory_gib: int
+    substrate: str
+    cordoned: bool = False
+    cordon_reason: str = ""
+    health: HostHealth = HostHealth.OK
+    created_at: Instant
+
+    @property
+    def usable(self) -> bool:
+        return not self.cordoned and self.health is HostHealth.OK
+
+
+class Lease(Noun, frozen=True, kw_only=True):
+    """A host, or some slots of it, held for one node.
+
+    `slots` is a bit mask. The store explodes it into rows of `lease_slot(host_id, slot)`, unique, so that the
+    database itself refuses a double grant, and appends to the capacity log that feeds every placement index.
+    """
+
+    host_id: str
+    slots: int
+    node_id: str
+    cluster_id: str
+    project_id: str
+    generation: int = 1
+    taken_at: Instant

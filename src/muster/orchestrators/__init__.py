@@ -1,0 +1,1 @@
+"""WHAT HOSTS BECOME: simulated clusters, and later real Slurm and Kubernetes."""

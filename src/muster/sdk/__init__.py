@@ -1,0 +1,1 @@
+"""A thin client of the native dialect. Knows no server package."""

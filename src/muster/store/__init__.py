@@ -1,0 +1,1 @@
+"""MEMORY: schema, SQLite, PostgreSQL, migrations. The only room that speaks SQL."""

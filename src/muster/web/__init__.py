@@ -1,0 +1,1 @@
+"""The web server: one route table, plain ASGI, limits, metrics, logs."""
