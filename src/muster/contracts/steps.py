@@ -32,6 +32,8 @@ class Step(StrEnum):
     NODES_RECORD = "nodes.record"
     NODES_FREE = "nodes.free"
     CLUSTER_GONE = "cluster.gone"
+    # the engine's own
+    ENGINE_PASS = "engine.pass"
     # drivers
     SUBSTRATE_ENSURE = "substrate.ensure"
     SUBSTRATE_ABSENT = "substrate.ensure_absent"

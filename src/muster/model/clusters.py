@@ -155,13 +155,15 @@ class AccessFacts(Part, frozen=True, kw_only=True):
 class ClusterStatus(Part, frozen=True, kw_only=True):
     """What we observe. Only the reconciler writes it."""
 
-    observed_generation: int = 0
+    observed_generation: int = 0  # the wish that is wholly true: nodes, daemons, files
+    converged_generation: int = 0  # the wish the orchestrator has last taken in
     history: tuple[Moved, ...] = ()
     conditions: tuple[Condition, ...] = ()
     waiting_for: str = ""
     waiting_until: Instant | None = None
     first_ready_at: Instant | None = None
     replacements: int = 0
+    rules_digest: str = ""  # of the packet rules last applied
     tests: tuple[CheckResult, ...] = ()
     access: AccessFacts = AccessFacts()
 

@@ -88,7 +88,6 @@ class NodePhase(StrEnum):
     DRAINING = "draining"  # told to finish its work before it leaves
     LOST = "lost"  # was up, is not seen any more
     FAILED = "failed"  # never came up, or failed its tests
-    PAUSED = "paused"
     LEAVING = "leaving"  # being powered off; the lease is still held
     GONE = "gone"  # powered off, lease freed; kept for the record
 
@@ -106,8 +105,7 @@ NODE_MOVES: Final[dict[NodePhase, frozenset[NodePhase]]] = {
     NodePhase.DRAINING: frozenset({NodePhase.RUNNING, NodePhase.LOST, NodePhase.BOOTING} | _NODE_ENDS),
     NodePhase.LOST: frozenset({NodePhase.JOINING, NodePhase.RUNNING, NodePhase.BOOTING} | _NODE_ENDS),
     NodePhase.FAILED: frozenset({NodePhase.BOOTING} | _NODE_ENDS),
-    NodePhase.PAUSED: frozenset({NodePhase.PENDING} | _NODE_ENDS),
-    NodePhase.LEAVING: frozenset({NodePhase.GONE, NodePhase.PAUSED}),
+    NodePhase.LEAVING: frozenset({NodePhase.GONE}),
     NodePhase.GONE: frozenset(),
 }
 NODE_LIMITS: Final[dict[NodePhase, Instant | None]] = {
@@ -118,7 +116,6 @@ NODE_LIMITS: Final[dict[NodePhase, Instant | None]] = {
     NodePhase.DRAINING: 1 * DAY,
     NodePhase.LOST: 1 * DAY,
     NodePhase.FAILED: 1 * DAY,
-    NodePhase.PAUSED: None,
     NodePhase.LEAVING: 15 * MINUTE,
     NodePhase.GONE: None,
 }

@@ -1,0 +1,180 @@
+"""May this wish come in? In one order for every dialect, and said in sentences.
+
+shape of the request -> right -> name -> could it *ever* fit -> quota -> balance -> is it free *now*. This module
+holds the pure part: the shape. The service asks the rest, in that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from muster.contracts.orchestrator import Feature, Orchestrator
+from muster.core.catalog.service import Catalog
+from muster.core.clusters.commands import CreateCluster, MountWish
+from muster.errors import Invalid, Unsupported
+from muster.model.base import Instant
+from muster.model.catalog import Image, InstanceType
+from muster.model.clusters import Billing, ClusterConfig, ClusterType, Scripts
+
+NAME_MAX = 63
+WORKERS_MAX = 4096
+SHM_GIB_MAX = 4096
+SCRIPT_BYTES_MAX = 64 * 1024
+WHOLE_HOST_GPUS: Final = 8
+
+ADD_ON_FEATURES: Final[dict[str, Feature]] = {
+    "dashboard": Feature.ADD_ON_DASHBOARD,
+    "headlamp": Feature.ADD_ON_HEADLAMP,
+    "ingress": Feature.ADD_ON_INGRESS,
+    "slurm_web": Feature.ADD_ON_SLURM_WEB,
+    "torchpass": Feature.ADD_ON_TORCHPASS,
+}
+LOAD_BALANCERS: Final = ("none", "traefik", "nginx", "istio")
+
+
+def check_name(name: str, what: str = "cluster") -> str:
+    name = name.strip()
+    if not 1 <= len(name) <= NAME_MAX or not name.isprintable() or "/" in name:
+        raise Invalid(
+            f"a {what} name has 1 to {NAME_MAX} printable characters and no slash", field="name", hint="try: demo"
+        )
+    return name
+
+
+def choose_shape(command: CreateCluster, catalog: Catalog) -> tuple[InstanceType, int]:
+    """The instance type and the number of workers behind an ask for GPUs."""
+    if command.gpu_type not in catalog.gpu_types:
+        known = ", ".join(sorted(catalog.gpu_types))
+        raise Invalid(f"there is no GPU type {command.gpu_type}", field="gpu_type", hint=f"one of {known}")
+    per_node = command.gpus_per_node or min(WHOLE_HOST_GPUS, command.gpus)
+    shape = catalog.instance_type_for(command.gpu_type, per_node)
+    if shape is None:
+        sizes = sorted(t.gpus for t in catalog.instance_types.values() if t.gpu_type == command.gpu_type)
+        raise Invalid(
+            f"no instance type has {per_node} {command.gpu_type} per node",
+            field="gpus",
+            hint=f"nodes have {', '.join(map(str, sizes))} GPUs; larger clusters are multiples of {WHOLE_HOST_GPUS}",
+        )
+    return shape, check_gpus(command.gpus, shape)
+
+
+def check_gpus(gpus: int, shape: InstanceType) -> int:
+    """The number of workers for so many GPUs."""
+    workers, rest = divmod(gpus, shape.gpus)
+    if rest or workers < 1:
+        raise Invalid(f"gpus must be a positive multiple of {shape.gpus}", field="gpus")
+    if workers > WORKERS_MAX:
+        raise Invalid(f"a cluster has at most {WORKERS_MAX} workers", field="gpus")
+    return workers
+
+
+def choose_image(command: CreateCluster, region: str, catalog: Catalog) -> Image:
+    image = catalog.images.get(command.image_id) if command.image_id else catalog.newest_image(region)
+    if image is None or image.region != region:
+        raise Invalid(
+            f"there is no image {command.image_id or 'at all'} in {region}",
+            field="image_id",
+            hint="muster catalog list images",
+        )
+    return image
+
+
+def check_region(region: str, catalog: Catalog) -> str:
+    if region not in catalog.regions:
+        raise Invalid(
+            f"there is no region {region}", field="region", hint=f"one of {', '.join(sorted(catalog.regions))}"
+        )
+    return region
+
+
+def check_term(billing: Billing, ends_at: Instant | None, now: Instant) -> None:
+    if billing is not Billing.ON_DEMAND:
+        raise Unsupported(
+            f"{billing} capacity needs a calendar, which this server does not have yet",
+            field="billing",
+            hint="ask for on_demand",
+        )
+    if ends_at is not None and ends_at <= now:
+        raise Invalid("the cluster would end before it began", field="ends_at")
+
+
+def check_features(type: ClusterType, config: ClusterConfig, orchestrator: Orchestrator) -> None:
+    """What this fleet cannot honour is refused, never accepted and ignored."""
+    able = orchestrator.features(type)
+    if able is None:
+        raise Unsupported(
+            f"this fleet makes no {type} clusters", field="type", hint=f"its orchestrator is {orchestrator.name}"
+        )
+    for feature, field in wished_features(config):
+        if feature not in able:
+            raise Unsupported(f"this fleet cannot honour {field} on a {type} cluster", field=field)
+
+
+def wished_features(config: ClusterConfig) -> Iterable[tuple[Feature, str]]:
+    wishes = (
+        (config.scripts != Scripts(), Feature.SLURM_SCRIPTS, "config.scripts"),
+        (config.accounting, Feature.SLURM_ACCOUNTING, "config.accounting"),
+        (bool(config.slurm_image), Feature.SLURM_IMAGE, "config.slurm_image"),
+        (config.oidc is not None, Feature.OIDC, "config.oidc"),
+        (config.load_balancer != "none", Feature.LOAD_BALANCER, "config.load_balancer"),
+        (config.ingress, Feature.INGRESS, "config.ingress"),
+        (config.observability, Feature.OBSERVABILITY, "config.observability"),
+        (config.jumphost, Feature.JUMPHOST, "config.jumphost"),
+        (config.ssh_ca, Feature.SSH_CA, "config.ssh_ca"),
+        (bool(config.gpu_operator_version), Feature.OPERATOR_VERSIONS, "config.gpu_operator_version"),
+        (bool(config.network_operator_version), Feature.OPERATOR_VERSIONS, "config.network_operator_version"),
+    )
+    yield from ((feature, field) for wished, feature, field in wishes if wished)
+    yield from (
+        (ADD_ON_FEATURES[add_on.type], f"config.add_ons ({add_on.type})") for add_on in config.add_ons if add_on.enabled
+    )
+
+
+def check_config(config: ClusterConfig) -> None:
+    if not 1 <= config.shm_gib <= SHM_GIB_MAX:
+        raise Invalid(f"shm_gib must be between 1 and {SHM_GIB_MAX}", field="config.shm_gib")
+    if config.load_balancer not in LOAD_BALANCERS:
+        raise Invalid(
+            f"there is no load balancer {config.load_balancer}",
+            field="config.load_balancer",
+            hint=f"one of {', '.join(LOAD_BALANCERS)}",
+        )
+    for add_on in config.add_ons:
+        if add_on.type not in ADD_ON_FEATURES:
+            known = ", ".join(ADD_ON_FEATURES)
+            raise Invalid(f"there is no add-on {add_on.type}", field="config.add_ons", hint=f"one of {known}")
+    if len({add_on.name for add_on in config.add_ons}) != len(config.add_ons):
+        raise Invalid("two add-ons have the same name", field="config.add_ons")
+    _check_scripts(config.scripts)
+
+
+def _check_scripts(scripts: Scripts) -> None:
+    for field in scripts.__struct_fields__:
+        text = getattr(scripts, field)
+        if len(text.encode()) > SCRIPT_BYTES_MAX:
+            raise Invalid(f"{field} is longer than {SCRIPT_BYTES_MAX} bytes", field=f"config.scripts.{field}")
+        if text and field != "extra_slurm_conf" and not text.startswith("#!"):
+            raise Invalid(
+                f"{field} must start with a shebang", field=f"config.scripts.{field}", hint="begin with #!/bin/bash"
+            )
+
+
+def check_mounts(mounts: Iterable[MountWish]) -> None:
+    paths: set[str] = set()
+    for mount in mounts:
+        if bool(mount.volume_id) == (mount.new is not None):
+            raise Invalid("a mount names a volume or a new one, not both and not neither", field="mounts")
+        if mount.path:
+            check_mount_path(mount.path)
+            if mount.path in paths:
+                raise Invalid(f"two volumes cannot both be mounted at {mount.path}", field="mounts")
+            paths.add(mount.path)
+
+
+def check_mount_path(path: str) -> None:
+    parts = path.split("/")
+    if not path.startswith("/") or path == "/" or any(p in (".", "..", "") for p in parts[1:]) or not path.isprintable():
+        raise Invalid(f"{path} is no absolute path to mount at", field="mounts", hint="for example /data")
+    if parts[1] in ("proc", "sys", "dev", "etc", "usr", "bin", "sbin", "lib", "lib64", "boot", "run"):
+        raise Invalid(f"/{parts[1]} belongs to the node itself", field="mounts", hint="for example /data")

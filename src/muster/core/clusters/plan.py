@@ -1,0 +1,457 @@
+"""What to do next for a cluster: pure, no await, one step at a time.
+
+`plan(snapshot, sight, now)` looks at the wish, at what the store says and at what the drivers see, and names exactly
+one step. The same road serves the first start, a retry after a crash, a repair and the end: whatever was already done
+is seen to be done, and the plan goes on from there.
+
+*Laws.* A node's key is written before anything is asked of the substrate for it. Power off precedes freeing: a lease
+goes only when its node is no longer seen. Unknown is never read as gone. Drain precedes expel unless forced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from muster.contracts.orchestrator import Standing
+from muster.contracts.substrate import Power, Seen
+from muster.core.clusters.snapshot import Snapshot
+from muster.model.base import SECOND, Instant
+from muster.model.clusters import Node, NodeRole
+from muster.model.phases import PROVISIONING, SERVING, STOPPED, NodePhase, Phase, VolumePhase
+
+LOOK_AGAIN = 2 * SECOND
+LOOK_AGAIN_SLOW = 15 * SECOND
+REPLACEMENTS_MIN = 3
+"""A cluster may replace this many nodes, or as many as it has, before its first start is called a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What the drivers see now: power by key (no entry = absent), standing by node id."""
+
+    seen: Mapping[str, Seen]
+    standing: Mapping[str, Standing] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMove:
+    node: Node
+    phase: NodePhase
+    because: str
+    address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The cluster enters a phase."""
+
+    phase: Phase
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Nodes changed; write it down."""
+
+    moves: tuple[NodeMove, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EnsureFabric:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class EnsureNodes:
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PowerOff:
+    """Expel these nodes, and have these keys absent."""
+
+    nodes: tuple[Node, ...]
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """These nodes are seen to be off: their leases go."""
+
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Substitute:
+    """New nodes elsewhere for these, which leave."""
+
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Converge:
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunTests:
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitFor:
+    because: str
+    until: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Nothing of it is left but its record."""
+
+
+Step: TypeAlias = (
+    Move
+    | Note
+    | EnsureFabric
+    | EnsureNodes
+    | PowerOff
+    | Free
+    | Substitute
+    | Converge
+    | RunTests
+    | Drain
+    | WaitFor
+    | Rest
+    | Finish
+)
+
+
+def plan(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
+    cluster = snapshot.cluster
+    if cluster.phase is Phase.GONE:
+        return Finish()
+    if cluster.phase is not Phase.DELETING:
+        if cluster.delete_wished_at is not None:
+            return Move(Phase.DELETING, "its owner wished it gone")
+        if cluster.spec.ends_at is not None and now >= cluster.spec.ends_at:
+            return Move(Phase.DELETING, "its term ended")
+    if cluster.phase in (Phase.DELETING, Phase.FAILED, *STOPPED):
+        return _take_down(snapshot, sight, now)
+    if cluster.spec.paused and cluster.phase in SERVING:
+        return Move(Phase.PAUSED, "its owner paused it")
+    news = _news(snapshot, sight, now)
+    if news:
+        return Note(news)
+    if cluster.phase in PROVISIONING:
+        return _provision(snapshot, sight, now)
+    if cluster.phase in SERVING:
+        return _serve(snapshot, sight, now)
+    return WaitFor(f"it is {cluster.phase}", now + LOOK_AGAIN_SLOW)
+
+
+# --- what changed -----------------------------------------------------------------------------------------------
+
+
+def _news(snapshot: Snapshot, sight: Sight, now: Instant) -> tuple[NodeMove, ...]:
+    moves = (_node_news(node, sight.seen.get(node.id), now) for node in snapshot.nodes)
+    return tuple(move for move in moves if move is not None)
+
+
+def _node_news(node: Node, seen: Seen | None, now: Instant) -> NodeMove | None:
+    """The next phase of one node, if what is seen of it says so."""
+    current = seen is not None and seen.generation >= node.generation
+    match node.phase:
+        case NodePhase.PENDING if seen is not None and current:
+            return NodeMove(node, NodePhase.BOOTING, "the substrate has it")
+        case NodePhase.BOOTING if seen is not None and current:
+            return _boot_news(node, seen, now)
+        case NodePhase.JOINING | NodePhase.RUNNING | NodePhase.DRAINING:
+            if seen is None or seen.power is Power.DEAD:
+                return NodeMove(node, NodePhase.LOST, seen.because if seen else "it is no longer there")
+        case NodePhase.LOST if seen is not None and seen.power is Power.UP and current:
+            return NodeMove(node, NodePhase.JOINING, "it is back", seen.address)
+    return None
+
+
+def _boot_news(node: Node, seen: Seen, now: Instant) -> NodeMove | None:
+    if seen.power is Power.UP:
+        return NodeMove(node, NodePhase.JOINING, "it booted", seen.address)
+    if seen.power in (Power.FAILED, Power.DEAD):
+        return NodeMove(node, NodePhase.FAILED, seen.because or "it did not boot")
+    if node.stuck_since(now) is not None:
+        return NodeMove(node, NodePhase.FAILED, "it did not boot in time")
+    return None
+
+
+# --- the way up -------------------------------------------------------------------------------------------------
+
+
+def _provision(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
+    return _PROVISION[snapshot.cluster.phase](snapshot, sight, now)
+
+
+def _network(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
+    seen = sight.seen.get(snapshot.cluster.id)
+    if seen is None:
+        return EnsureFabric()
+    if seen.power is Power.UP:
+        return Move(Phase.STORAGE, "its network is up")
+    if seen.power is Power.FAILED:
+        return Move(Phase.FAILED, f"its network could not be made: {seen.because}")
+    return WaitFor("its network", _look_again(sight, [snapshot.cluster.id], now))
+
+
+def _storage(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
+    for _, volume in snapshot.view.mounts:
+        if volume.phase is VolumePhase.FAILED:
+            return Move(Phase.FAILED, f"volume {volume.name} failed: {volume.because}")
+        if volume.phase is not VolumePhase.AVAILABLE:
+            return WaitFor(f"volume {volume.name}", now + LOOK_AGAIN)
+    return Move(Phase.CONTROL, "its storage is ready")
+
+
+def _control(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
+    step = _boot(snapshot, sight, now)
+    if step is not None:
+        return step
+    control = [node for node in snapshot.nodes if node.role is not NodeRole.WORKER]
+    late = [node for node in control if node.phase in (NodePhase.PENDING, NodePhase.BOOTING)]
+    if late:
+        return WaitFor(_so_far("control plane nodes", control, late), _look_again(sight, _ids(late), now))
+    return Move(Phase.WORKERS, "its control plane nodes are up")
+
+
+def _workers(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
+    step = _boot(snapshot, sight, now)
+    if step is not None:
+        return step
+    late = [node for node in snapshot.nodes if node.phase in (NodePhase.PENDING, NodePhase.BOOTING)]
+    if late:
+        return WaitFor(_so_far("nodes", snapshot.nodes, late), _look_again(sight, _ids(late), now))
+    return Move(Phase.DRIVERS, f"{len(snapshot.view.workers())} workers are up")
+
+
+def _drivers(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
+    if _broken(snapshot):
+        return Move(Phase.WORKERS, "a node was lost while drivers were installed")
+    return _boot(snapshot, sight, now) or _converge(snapshot) or Move(Phase.TESTING, "drivers and daemons are up")
+
+
+def _testing(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
+    cluster = snapshot.cluster
+    if _broken(snapshot):
+        return Move(Phase.WORKERS, "a node did not pass")
+    if not cluster.spec.acceptance.enabled:
+        return Move(Phase.READY, "acceptance tests were not wanted")
+    return RunTests(f"{cluster.generation}.{cluster.status.replacements}")
+
+
+_PROVISION: dict[Phase, Callable[[Snapshot, Sight, Instant], Step]] = {
+    Phase.NETWORK: _network,
+    Phase.STORAGE: _storage,
+    Phase.CONTROL: _control,
+    Phase.WORKERS: _workers,
+    Phase.DRIVERS: _drivers,
+    Phase.TESTING: _testing,
+}
+
+
+def _boot(snapshot: Snapshot, sight: Sight, now: Instant) -> Step | None:
+    """Whatever all phases with nodes share: clear leavers away, replace the broken, power on the pending."""
+    leaving = _leave(snapshot, sight, now)
+    if leaving is not None and not isinstance(leaving, WaitFor):
+        return leaving
+    broken = _broken(snapshot)
+    if broken:
+        most = max(REPLACEMENTS_MIN, snapshot.cluster.spec.workers)
+        if snapshot.cluster.phase in PROVISIONING and snapshot.cluster.status.replacements + len(broken) > most:
+            return Move(Phase.FAILED, f"too many nodes failed; the last: {broken[0].name}: {broken[0].because}")
+        return Substitute(tuple(broken))
+    asleep = [node for node in snapshot.nodes if _to_power_on(node, sight.seen.get(node.id))]
+    return EnsureNodes(tuple(asleep)) if asleep else None
+
+
+def _to_power_on(node: Node, seen: Seen | None) -> bool:
+    if node.phase is NodePhase.PENDING:
+        return True
+    return node.phase is NodePhase.BOOTING and (seen is None or seen.generation < node.generation)
+
+
+def _broken(snapshot: Snapshot) -> list[Node]:
+    """Nodes to be replaced without asking: during the first start all, later control nodes, workers by choice."""
+    cluster = snapshot.cluster
+    return [
+        node
+        for node in snapshot.nodes
+        if node.phase in (NodePhase.FAILED, NodePhase.LOST)
+        and (
+            cluster.phase in PROVISIONING
+            or cluster.spec.failover
+            or node.role is not NodeRole.WORKER
+            or node.phase is NodePhase.FAILED
+        )
+    ]
+
+
+def _converge(snapshot: Snapshot) -> Step | None:
+    joining = [node.name for node in snapshot.nodes if node.phase is NodePhase.JOINING]
+    if joining:
+        return Converge(f"{len(joining)} nodes join")
+    if snapshot.cluster.status.converged_generation < snapshot.cluster.generation:
+        return Converge("its configuration changed")
+    if snapshot.cluster.status.rules_digest != snapshot.rules_digest:
+        return Converge("its security rules changed")
+    return None
+
+
+# --- steady -----------------------------------------------------------------------------------------------------
+
+
+def _serve(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
+    surplus = _surplus(snapshot, sight)
+    if surplus:
+        return Note(tuple(NodeMove(node, _first_step_out(snapshot, node), "the cluster shrinks") for node in surplus))
+    step = _drain(snapshot, sight, now) or _boot(snapshot, sight, now)
+    if step is not None and not isinstance(step, WaitFor):
+        return step
+    return _converge_serving(snapshot, sight) or _health(snapshot) or step or _await(snapshot, sight, now)
+
+
+def _converge_serving(snapshot: Snapshot, sight: Sight) -> Step | None:
+    """Converge also mends: a daemon that is down on a node that is up is started again."""
+    fallen = [
+        node.name
+        for node in snapshot.nodes
+        if node.phase is NodePhase.RUNNING and sight.standing.get(node.id) in (Standing.DOWN, Standing.ABSENT)
+    ]
+    return _converge(snapshot) or (Converge(f"{', '.join(fallen)} is down") if fallen else None)
+
+
+def _health(snapshot: Snapshot) -> Step | None:
+    missing = [node for node in snapshot.nodes if node.phase in (NodePhase.LOST, NodePhase.FAILED)]
+    whole = len(_staying(snapshot)) >= snapshot.cluster.spec.workers
+    if missing and snapshot.cluster.phase is Phase.READY:
+        return Move(Phase.DEGRADED, f"{missing[0].name}: {missing[0].because}")
+    settled = all(node.phase in (NodePhase.RUNNING, NodePhase.DRAINING) for node in _not_leaving(snapshot))
+    if snapshot.cluster.phase is Phase.DEGRADED and whole and settled:
+        return Move(Phase.READY, "all nodes are back")
+    return None
+
+
+def _await(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
+    moving = [node for node in snapshot.nodes if node.phase not in (NodePhase.RUNNING, NodePhase.LOST)]
+    if moving:
+        return WaitFor(_so_far("nodes", snapshot.nodes, moving), _look_again(sight, _ids(moving), now))
+    return Rest()
+
+
+def _not_leaving(snapshot: Snapshot) -> list[Node]:
+    return [node for node in snapshot.nodes if node.phase is not NodePhase.LEAVING]
+
+
+def _staying(snapshot: Snapshot) -> list[Node]:
+    out = (NodePhase.LEAVING, NodePhase.DRAINING)
+    return [node for node in snapshot.nodes if node.role is NodeRole.WORKER and node.phase not in out]
+
+
+_LEAVE_ORDER = (NodePhase.FAILED, NodePhase.LOST, NodePhase.PENDING, NodePhase.BOOTING, NodePhase.JOINING)
+_STANDING_ORDER = (Standing.ABSENT, Standing.DOWN, Standing.DRAINED, Standing.DRAINING, Standing.IDLE)
+
+
+def _surplus(snapshot: Snapshot, sight: Sight) -> list[Node]:
+    """Workers beyond the wish: the named ones first, then the broken, the drained, the idle, the youngest."""
+    staying = _staying(snapshot)
+    over = len(staying) - snapshot.cluster.spec.workers
+    if over <= 0:
+        return []
+
+    def rank(node: Node) -> tuple[int, int, int, int]:
+        standing = sight.standing.get(node.id, Standing.UNKNOWN)
+        return (
+            0 if node.id in snapshot.cluster.spec.leave_first else 1,
+            _LEAVE_ORDER.index(node.phase) if node.phase in _LEAVE_ORDER else len(_LEAVE_ORDER),
+            _STANDING_ORDER.index(standing) if standing in _STANDING_ORDER else len(_STANDING_ORDER),
+            -node.ordinal,
+        )
+
+    return sorted(staying, key=rank)[:over]
+
+
+def _first_step_out(snapshot: Snapshot, node: Node) -> NodePhase:
+    if node.phase is NodePhase.RUNNING and not snapshot.cluster.spec.force:
+        return NodePhase.DRAINING
+    return NodePhase.LEAVING
+
+
+def _drain(snapshot: Snapshot, sight: Sight, now: Instant) -> Step | None:
+    draining = [node for node in snapshot.nodes if node.phase is NodePhase.DRAINING]
+    if not draining:
+        return None
+    done = (Standing.DRAINED, Standing.DOWN, Standing.ABSENT)
+    out = [n for n in draining if snapshot.cluster.spec.force or sight.standing.get(n.id) in done]
+    if out:
+        return Note(tuple(NodeMove(node, NodePhase.LEAVING, "its work is done") for node in out))
+    untold = [node for node in draining if sight.standing.get(node.id) in (Standing.IDLE, Standing.BUSY)]
+    if untold:
+        return Drain(tuple(untold))
+    return WaitFor(f"running work on {draining[0].name} to end", now + LOOK_AGAIN)
+
+
+# --- the way down -----------------------------------------------------------------------------------------------
+
+
+def _leave(snapshot: Snapshot, sight: Sight, now: Instant, *, also: Sequence[str] = ()) -> Step | None:
+    """Leaving nodes (and `also` these keys): power off, see it, free."""
+    leaving = [node for node in snapshot.nodes if node.phase is NodePhase.LEAVING]
+    off = [node for node in leaving if node.id not in sight.seen]
+    if off:
+        return Free(tuple(off))
+    on = [key for key in (*_ids(leaving), *also) if key in sight.seen and sight.seen[key].power is not Power.STOPPING]
+    if on:
+        return PowerOff(tuple(node for node in leaving if node.id in on), tuple(on))
+    stopping = [key for key in (*_ids(leaving), *also) if key in sight.seen]
+    if stopping:
+        return WaitFor(f"{len(stopping)} to power off", _look_again(sight, stopping, now))
+    return None
+
+
+def _take_down(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
+    cluster = snapshot.cluster
+    staying = [node for node in snapshot.nodes if node.phase is not NodePhase.LEAVING]
+    if cluster.phase in STOPPED and not cluster.spec.paused and cluster.phase is Phase.PAUSED:
+        return Move(Phase.NETWORK, "its owner resumed it")
+    if staying:
+        return Note(tuple(NodeMove(node, NodePhase.LEAVING, f"the cluster is {cluster.phase}") for node in staying))
+    step = _leave(snapshot, sight, now, also=[cluster.id])
+    if step is not None:
+        return step
+    return Finish() if cluster.phase is Phase.DELETING else Rest()
+
+
+# --- small words ------------------------------------------------------------------------------------------------
+
+
+def _ids(nodes: Sequence[Node]) -> list[str]:
+    return [node.id for node in nodes]
+
+
+def _so_far(what: str, all_nodes: Sequence[Node], late: Sequence[Node]) -> str:
+    return f"{len(all_nodes) - len(late)} of {len(all_nodes)} {what} up; next {late[0].name}"
+
+
+def _look_again(sight: Sight, keys: Sequence[str], now: Instant) -> Instant:
+    """The earliest instant at which one of these may change, as the driver says; else soon."""
+    hints = [seen.look_again_at for key in keys if (seen := sight.seen.get(key)) and seen.look_again_at]
+    return max(now + 1, min(hints)) if hints else now + LOOK_AGAIN

@@ -1,0 +1,425 @@
+"""Carry out the one step that the plan named: intent, effect, observation, record.
+
+*Laws.* The input is an id and nothing else. Every batch and every driver call carries the claim as its
+fence. No loops, retries or sleeps: a driver that says "later" becomes a Wait with its reason, which `explain` shows.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec.structs
+
+from muster.contracts.clock import Clock, Entropy
+from muster.contracts.orchestrator import Orchestrator
+from muster.contracts.reconciler import Advance, Gone, Outcome, Settled, Wait
+from muster.contracts.steps import Step
+from muster.contracts.store import Batch, Claim, Find, Insert, Op, Remove, Replace, Store, Wake
+from muster.contracts.substrate import Fence, Substrate, Wish
+from muster.core.capacity.placement import Ask, Grant, Placement
+from muster.core.capacity.service import Capacity
+from muster.core.catalog.service import CatalogService
+from muster.core.clusters import plan as planning
+from muster.core.clusters.nodes import Seat, free_ordinals, seat
+from muster.core.clusters.plan import NodeMove, Sight, plan
+from muster.core.clusters.requests import settle
+from muster.core.clusters.snapshot import Snapshot, load_snapshot
+from muster.core.clusters.wishes import MEMBER_PHASES, fabric_wish, node_wish, target_of
+from muster.errors import DriverError, Never, NeverFits, NoneLeft, OutOfStock, UniqueViolation
+from muster.model.base import SECOND, Instant, changed
+from muster.model.clusters import Cluster, Condition, Node, NodeRole
+from muster.model.events import Event
+from muster.model.hosts import Host, Lease
+from muster.model.phases import PROVISIONING, SERVING, NodePhase, Phase
+from muster.model.volumes import Attachment, Volume
+
+STOCK_RETRY = 15 * SECOND
+DRIVER_RETRY = 2 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One run of the reconciler: what is true in the store, and the hold we have on it."""
+
+    snapshot: Snapshot
+    claim: Claim
+    now: Instant
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.snapshot.cluster
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(self.cluster.id, self.claim.token)
+
+
+class ClusterReconciler:
+    kind = "cluster"
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        entropy: Entropy,
+        catalog: CatalogService,
+        capacity: Capacity,
+        substrate: Substrate,
+        orchestrator: Orchestrator,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._entropy = entropy
+        self._catalog = catalog
+        self._capacity = capacity
+        self._substrate = substrate
+        self._orchestrator = orchestrator
+
+    async def everything(self) -> list[str]:
+        return [head.key for head in await self._store.heads(Find(Cluster, equals={"gone_at": None}))]
+
+    async def reconcile(self, id: str, claim: Claim) -> Outcome:
+        cluster = await self._store.get(Cluster, id)
+        if cluster is None or cluster.phase is Phase.GONE:
+            return await self._sweep_away(id, claim)
+        snapshot = await load_snapshot(self._store, await self._catalog.current(), cluster)
+        turn = Turn(snapshot, claim, self._clock.now())
+        step = plan(snapshot, await self._look(snapshot), turn.now)
+        try:
+            return await self._perform(step, turn)
+        except NoneLeft as error:
+            return await self._wait(turn, error.because, turn.now + STOCK_RETRY)
+        except Never as error:
+            return await self._give_up(turn, error.because)
+        except DriverError as error:
+            return await self._wait(turn, error.because, turn.now + DRIVER_RETRY)
+
+    async def _look(self, snapshot: Snapshot) -> Sight:
+        keys = [snapshot.cluster.id, *(node.id for node in snapshot.nodes)]
+        seen = await self._substrate.observe(keys)
+        if snapshot.cluster.phase not in SERVING:
+            return Sight(seen)
+        return Sight(seen, await self._orchestrator.observe(target_of(snapshot.view)))
+
+    @functools.singledispatchmethod
+    async def _perform(self, step: object, turn: Turn) -> Outcome:
+        raise AssertionError(f"no way to perform {step}")
+
+    # --- only records ---------------------------------------------------------------------------------------------
+
+    @_perform.register
+    async def _(self, step: planning.Move, turn: Turn) -> Outcome:
+        cluster = turn.cluster.advance(step.phase, because=step.because, at=turn.now)
+        if step.phase is Phase.DELETING and cluster.delete_wished_at is None:
+            cluster = msgspec.structs.replace(cluster, delete_wished_at=turn.now, live_name=None)
+        if step.phase is Phase.READY and cluster.status.first_ready_at is None:
+            cluster = _with_status(cluster, first_ready_at=turn.now)
+        if step.phase in SERVING:
+            access = await self._orchestrator.access(target_of(turn.snapshot.view))
+            cluster = _with_status(cluster, access=access, observed_generation=cluster.status.converged_generation)
+        await self._record(Step.CLUSTER_MOVE, turn, cluster, events=[_moved_event(cluster, turn.now)])
+        return Advance(step.because)
+
+    @_perform.register
+    async def _(self, step: planning.Note, turn: Turn) -> Outcome:
+        moved = [_moved(move, turn.now) for move in step.moves]
+        await self._record_nodes(turn, moved, extra=await self._cordon_dead(step.moves, turn.now))
+        return Advance(step.moves[0].because)
+
+    @_perform.register
+    async def _(self, step: planning.WaitFor, turn: Turn) -> Outcome:
+        return await self._wait(turn, step.because, step.until)
+
+    @_perform.register
+    async def _(self, step: planning.Rest, turn: Turn) -> Outcome:
+        rested = _with_conditions(_at_rest(turn.cluster), turn.now)
+        if rested != turn.cluster or settle(turn.snapshot.requests, rested, turn.now):
+            await self._record(Step.CLUSTER_RECORD, turn, changed(rested, updated_at=turn.now))
+        return Settled()
+
+    # --- effects, each behind an intent that is already written ----------------------------------------------------
+
+    @_perform.register
+    async def _(self, step: planning.EnsureFabric, turn: Turn) -> Outcome:
+        await self._substrate.ensure([fabric_wish(turn.snapshot)], turn.fence)
+        return Advance("network asked for")
+
+    @_perform.register
+    async def _(self, step: planning.EnsureNodes, turn: Turn) -> Outcome:
+        """The rows with their keys and leases are the intent; asking twice is asking once."""
+        await self._substrate.ensure([node_wish(turn.snapshot.view, node) for node in step.nodes], turn.fence)
+        asked = [NodeMove(node, NodePhase.BOOTING, "asked to boot") for node in step.nodes]
+        pending = [_moved(move, turn.now) for move in asked if move.node.phase is NodePhase.PENDING]
+        if pending:
+            await self._record_nodes(turn, pending)
+        return Advance(f"{len(step.nodes)} nodes asked to boot")
+
+    @_perform.register
+    async def _(self, step: planning.PowerOff, turn: Turn) -> Outcome:
+        view = turn.snapshot.view
+        if step.nodes and turn.cluster.phase in (*SERVING, Phase.DRIVERS, Phase.TESTING):
+            staying = [node for node in view.nodes if node.phase in MEMBER_PHASES]
+            await self._orchestrator.expel(target_of(view, staying), [n.id for n in step.nodes], turn.fence)
+        await self._substrate.ensure_absent(step.keys, turn.fence)
+        return Advance(f"{len(step.keys)} asked to power off")
+
+    @_perform.register
+    async def _(self, step: planning.Free, turn: Turn) -> Outcome:
+        """Seen to be off: only now may the lease go."""
+        gone = [_moved(NodeMove(node, NodePhase.GONE, "powered off"), turn.now) for node in step.nodes]
+        leases: list[Op] = [Remove(Lease, node.lease_id) for node in step.nodes if node.lease_id]
+        await self._record_nodes(turn, gone, extra=leases, step=Step.NODES_FREE)
+        return Advance(f"{len(gone)} nodes gone")
+
+    @_perform.register
+    async def _(self, step: planning.Drain, turn: Turn) -> Outcome:
+        nodes = [node.id for node in step.nodes]
+        await self._orchestrator.drain(target_of(turn.snapshot.view), nodes, "the cluster shrinks", turn.fence)
+        return Wait(f"{step.nodes[0].name} to finish its work", turn.now + planning.LOOK_AGAIN)
+
+    @_perform.register
+    async def _(self, step: planning.Converge, turn: Turn) -> Outcome:
+        """The fabric and the nodes are asked again too: rules and mounts change in place."""
+        view = turn.snapshot.view
+        members = [node for node in view.nodes if node.phase in MEMBER_PHASES and node.phase is not NodePhase.LOST]
+        wishes: list[Wish] = [fabric_wish(turn.snapshot), *(node_wish(view, node) for node in members)]
+        await self._substrate.ensure(wishes, turn.fence)
+        progress = await self._orchestrator.converge(target_of(view), turn.fence)
+        if progress.failed:
+            failed = [
+                NodeMove(node, NodePhase.FAILED, progress.failed[node.id])
+                for node in members
+                if node.id in progress.failed
+            ]
+            await self._record_nodes(turn, [_moved(move, turn.now) for move in failed])
+            return Advance("a node could not join")
+        if not progress.done:
+            until = progress.look_again_at or turn.now + planning.LOOK_AGAIN
+            return await self._wait(turn, progress.because or step.because, until)
+        return await self._converged(turn, members)
+
+    async def _converged(self, turn: Turn, members: Sequence[Node]) -> Outcome:
+        joined = [
+            _moved(NodeMove(node, NodePhase.RUNNING, "it joined"), turn.now)
+            for node in members
+            if node.phase is NodePhase.JOINING
+        ]
+        cluster = _with_status(
+            turn.cluster, converged_generation=turn.cluster.generation, rules_digest=turn.snapshot.rules_digest
+        )
+        if cluster.phase in SERVING:
+            access = await self._orchestrator.access(target_of(turn.snapshot.view))
+            cluster = _with_status(cluster, access=access)
+        await self._record_nodes(turn, joined, cluster=changed(cluster, updated_at=turn.now))
+        return Advance("converged")
+
+    @_perform.register
+    async def _(self, step: planning.RunTests, turn: Turn) -> Outcome:
+        tested = await self._orchestrator.test(target_of(turn.snapshot.view), step.run, turn.fence)
+        if not tested.done:
+            until = tested.look_again_at or turn.now + planning.LOOK_AGAIN
+            return await self._wait(turn, tested.because or "acceptance tests", until)
+        cluster = _with_status(turn.cluster, tests=tuple(tested.results))
+        failing = {result.node_id: result for result in tested.results if not result.passed}
+        if failing:
+            failed = [
+                _moved(NodeMove(n, NodePhase.FAILED, f"{failing[n.id].test}: {failing[n.id].detail}"), turn.now)
+                for n in turn.snapshot.nodes
+                if n.id in failing
+            ]
+            await self._record_nodes(turn, failed, cluster=changed(cluster, updated_at=turn.now))
+            return Advance(f"{len(failed)} nodes failed their tests")
+        passed = replace(turn, snapshot=replace(turn.snapshot, view=replace(turn.snapshot.view, cluster=cluster)))
+        return await self._perform(
+            planning.Move(Phase.READY, f"{len(turn.snapshot.nodes)} nodes passed muster"), passed
+        )
+
+    @_perform.register
+    async def _(self, step: planning.Substitute, turn: Turn) -> Outcome:
+        """New seats are taken in the same batch in which the broken nodes begin to leave."""
+        try:
+            placement = await self._capacity.place(self._ask_for(step.nodes, turn))
+        except (OutOfStock, NeverFits) as error:
+            return await self._wait(
+                turn, f"a host to replace {step.nodes[0].name}: {error.message}", turn.now + STOCK_RETRY
+            )
+        seats = self._seats(step.nodes, placement, turn)
+        leaving = [_moved(NodeMove(node, NodePhase.LEAVING, node.because), turn.now) for node in step.nodes]
+        fresh: list[Op] = [Insert(noun) for new in seats for noun in (new.node, new.lease)]
+        cluster = _with_status(turn.cluster, replacements=turn.cluster.status.replacements + len(seats))
+        try:
+            await self._record_nodes(
+                turn, leaving, cluster=changed(cluster, updated_at=turn.now), extra=fresh, step=Step.NODES_INTEND
+            )
+        except UniqueViolation:
+            await self._capacity.refused(placement)
+            return Advance("another took the host first")
+        except BaseException:
+            self._capacity.give_back(placement)
+            raise
+        return Advance(f"{len(seats)} nodes replaced")
+
+    @_perform.register
+    async def _(self, step: planning.Finish, turn: Turn) -> Outcome:
+        cluster = turn.cluster.advance(Phase.GONE, because="nothing of it is left", at=turn.now)
+        cluster = msgspec.structs.replace(cluster, gone_at=turn.now, live_name=None)
+        ops: list[Op] = []
+        for attachment, volume in turn.snapshot.view.mounts:
+            ops.append(Remove(Attachment, attachment.id))
+            ops.extend(_end_with_cluster(attachment, volume, turn.now))
+        events = [_moved_event(cluster, turn.now)]
+        await self._record(Step.CLUSTER_GONE, turn, cluster, ops=ops, events=events)
+        return Gone()
+
+    # --- the small print ------------------------------------------------------------------------------------------
+
+    def _ask_for(self, nodes: Sequence[Node], turn: Turn) -> Ask:
+        shape = turn.snapshot.view.instance_type
+        workers = [node for node in nodes if node.role is NodeRole.WORKER]
+        return Ask(
+            region=turn.cluster.region,
+            gpu_type=turn.cluster.spec.gpu_type,
+            gpus_per_node=shape.gpus if shape else 8,
+            nodes=len(workers),
+            control=len(nodes) - len(workers),
+            avoid=frozenset(node.host_id for node in nodes if node.host_id),
+        )
+
+    def _seats(self, nodes: Sequence[Node], placement: Placement, turn: Turn) -> list[Seat]:
+        """A worker's substitute gets a new name; a control node keeps its own."""
+        workers, control = iter(placement.workers), iter(placement.control)
+        ordinals = iter(free_ordinals(turn.snapshot.nodes, len(placement.workers)))
+        return [
+            self._seat(node, next(workers), next(ordinals), turn)
+            if node.role is NodeRole.WORKER
+            else self._seat(node, next(control), node.ordinal, turn)
+            for node in nodes
+        ]
+
+    def _seat(self, node: Node, grant: Grant, ordinal: int, turn: Turn) -> Seat:
+        return seat(
+            self._entropy,
+            cluster_id=turn.cluster.id,
+            project_id=turn.cluster.project_id,
+            role=node.role,
+            ordinal=ordinal,
+            grant=grant,
+            because=f"in place of {node.name}: {node.because}",
+            at=turn.now,
+        )
+
+    async def _cordon_dead(self, moves: Sequence[NodeMove], now: Instant) -> list[Op]:
+        """A host under a node that died takes no new ones until the operator has looked at it."""
+        ids = {move.node.host_id for move in moves if move.phase is NodePhase.LOST and move.node.host_id}
+        if not ids:
+            return []
+        hosts = await self._store.find(Find(Host, one_of={"id": sorted(ids)}))
+        reason = "a node died on it; uncordon it when it has been looked at"
+        return [Replace(changed(host, cordoned=True, cordon_reason=reason)) for host in hosts if not host.cordoned]
+
+    async def _sweep_away(self, id: str, claim: Claim) -> Outcome:
+        """The cluster is gone (or was never known): nothing may be left of it on the fleet."""
+        keys = [owned.key for owned in await self._substrate.owned() if owned.owner == id and owned.kind != "volume"]
+        if not keys:
+            return Gone()
+        await self._substrate.ensure_absent(keys, Fence(id, claim.token))
+        return Wait(f"{len(keys)} orphans to power off", self._clock.now() + planning.LOOK_AGAIN)
+
+    async def _give_up(self, turn: Turn, because: str) -> Outcome:
+        if turn.cluster.phase in PROVISIONING:
+            return await self._perform(planning.Move(Phase.FAILED, because), turn)
+        return await self._wait(turn, because, turn.now + STOCK_RETRY)
+
+    async def _wait(self, turn: Turn, because: str, until: Instant) -> Outcome:
+        """Waiting is told (explain shows it), but written only when the reason is new."""
+        if turn.cluster.status.waiting_for != because:
+            cluster = _with_status(turn.cluster, waiting_for=because, waiting_until=until)
+            await self._record(Step.CLUSTER_RECORD, turn, changed(cluster))
+        return Wait(because, until)
+
+    async def _record_nodes(
+        self,
+        turn: Turn,
+        nodes: Sequence[Node],
+        *,
+        cluster: Cluster | None = None,
+        extra: Sequence[Op] = (),
+        step: Step = Step.NODES_RECORD,
+    ) -> None:
+        """Nodes never change without their cluster's version: cached views hang on it."""
+        cluster = cluster or changed(turn.cluster, updated_at=turn.now)
+        ops: list[Op] = [*(Replace(node) for node in nodes), *extra]
+        await self._record(step, turn, cluster, ops=ops, events=[_node_event(node, turn.now) for node in nodes])
+
+    async def _record(
+        self, step: Step, turn: Turn, cluster: Cluster, *, ops: Sequence[Op] = (), events: Sequence[Event] = ()
+    ) -> None:
+        cluster = _with_conditions(cluster, turn.now)
+        requests = [Replace(request) for request in settle(turn.snapshot.requests, cluster, turn.now)]
+        await self._store.apply(Batch(step, [Replace(cluster), *ops, *requests], events, fence=turn.claim))
+
+
+def _end_with_cluster(attachment: Attachment, volume: Volume, now: Instant) -> list[Op]:
+    """A volume made with its cluster and not meant to outlive it gets the delete wish in the same batch."""
+    if not attachment.dies_with_cluster or volume.delete_wished_at is not None:
+        return []
+    gone = changed(volume, delete_wished_at=now, live_name=None, updated_at=now)
+    return [Replace(gone), Wake("volume", volume.id, now)]
+
+
+def _with_status(cluster: Cluster, **fields: object) -> Cluster:
+    return msgspec.structs.replace(cluster, status=msgspec.structs.replace(cluster.status, **fields))
+
+
+def _at_rest(cluster: Cluster) -> Cluster:
+    return _with_status(
+        cluster, waiting_for="", waiting_until=None, observed_generation=cluster.status.converged_generation
+    )
+
+
+def _with_conditions(cluster: Cluster, now: Instant) -> Cluster:
+    """Conditions are computed anew with every record, keeping the instant since when each holds."""
+    since = {condition.type: condition.since for condition in cluster.status.conditions}
+    holds: dict[str, str] = {}
+    if cluster.phase in SERVING and cluster.status.observed_generation < cluster.generation:
+        holds["Updating"] = "the last change is being made"
+    if cluster.phase is Phase.DEGRADED:
+        holds["NodesMissing"] = cluster.because
+    if cluster.stuck_since(now) is not None:
+        holds["Stuck"] = f"{cluster.phase} has lasted longer than it may"
+    conditions = tuple(Condition(type=t, since=since.get(t, now), message=m) for t, m in holds.items())
+    return cluster if conditions == cluster.status.conditions else _with_status(cluster, conditions=conditions)
+
+
+def _moved(move: NodeMove, now: Instant) -> Node:
+    node = move.node.advance(move.phase, because=move.because, at=now)
+    return node if move.address is None else msgspec.structs.replace(node, address=move.address)
+
+
+def _moved_event(cluster: Cluster, now: Instant) -> Event:
+    return Event(
+        at=now,
+        kind="cluster",
+        resource_id=cluster.id,
+        type="cluster.phase",
+        account_id=cluster.account_id,
+        project_id=cluster.project_id,
+        actor="system",
+        message=cluster.because,
+        data={"phase": cluster.phase},
+    )
+
+
+def _node_event(node: Node, now: Instant) -> Event:
+    return Event(
+        at=now,
+        kind="cluster",
+        resource_id=node.cluster_id,
+        type="node.phase",
+        project_id=node.project_id,
+        actor="system",
+        message=node.because,
+        data={"node": node.name, "node_id": node.id, "phase": node.phase},
+    )

@@ -1,0 +1,109 @@
+"""A cluster with everything that belongs to it, as the store has it: what a view shows and what a plan decides on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from muster.contracts.store import Find, Store
+from muster.core.catalog.service import Catalog
+from muster.core.idempotency import digest_of
+from muster.model.access import Rule, SecurityGroup
+from muster.model.catalog import GpuType, Image, InstanceType
+from muster.model.clusters import Cluster, Node, NodeRole
+from muster.model.events import Request, RequestState
+from muster.model.hosts import Host, Lease
+from muster.model.phases import NodePhase
+from muster.model.volumes import Attachment, Volume
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """A cluster as it is shown: every dialect renders this and nothing else. `nodes` are the live ones."""
+
+    cluster: Cluster
+    nodes: list[Node]
+    gone_nodes: list[Node] = field(default_factory=list)
+    mounts: list[tuple[Attachment, Volume]] = field(default_factory=list)
+    leases: Mapping[str, Lease] = field(default_factory=dict)
+    hosts: Mapping[str, Host] = field(default_factory=dict)
+    instance_type: InstanceType | None = None
+    image: Image | None = None
+    gpu_type: GpuType | None = None
+
+    @property
+    def gpus(self) -> int:
+        """GPUs wished for."""
+        per_node = self.instance_type.gpus if self.instance_type else 0
+        return self.cluster.spec.workers * per_node
+
+    def workers(self) -> list[Node]:
+        return [node for node in self.nodes if node.role is NodeRole.WORKER]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A view, and what else the reconciler weighs: packet rules and the requests that wait for it."""
+
+    view: ClusterView
+    rules: tuple[Rule, ...]
+    requests: list[Request]
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.view.cluster
+
+    @property
+    def nodes(self) -> list[Node]:
+        return self.view.nodes
+
+    @property
+    def rules_digest(self) -> str:
+        return digest_of({"rules": self.rules})
+
+
+async def load_view(store: Store, catalog: Catalog, cluster: Cluster) -> ClusterView:
+    all_nodes = await store.find(Find(Node, equals={"cluster_id": cluster.id}, order="created_at"))
+    all_nodes.sort(key=lambda node: (node.role, node.ordinal, node.created_at, node.id))
+    nodes = [node for node in all_nodes if node.phase is not NodePhase.GONE]
+    leases = await store.find(Find(Lease, equals={"cluster_id": cluster.id}))
+    host_ids = sorted({node.host_id for node in all_nodes if node.host_id})
+    hosts = await store.find(Find(Host, one_of={"id": host_ids})) if host_ids else []
+    return ClusterView(
+        cluster=cluster,
+        nodes=nodes,
+        gone_nodes=[node for node in all_nodes if node.phase is NodePhase.GONE],
+        mounts=await load_mounts(store, cluster.id),
+        leases={lease.id: lease for lease in leases},
+        hosts={host.id: host for host in hosts},
+        instance_type=catalog.instance_types.get(cluster.spec.instance_type),
+        image=catalog.images.get(cluster.spec.image_id),
+        gpu_type=catalog.gpu_types.get(cluster.spec.gpu_type),
+    )
+
+
+async def load_mounts(store: Store, cluster_id: str) -> list[tuple[Attachment, Volume]]:
+    attachments = await store.find(Find(Attachment, equals={"cluster_id": cluster_id}, order="created_at"))
+    if not attachments:
+        return []
+    ids = sorted({attachment.volume_id for attachment in attachments})
+    volumes = {volume.id: volume for volume in await store.find(Find(Volume, one_of={"id": ids}))}
+    return [(attachment, volumes[attachment.volume_id]) for attachment in attachments]
+
+
+async def load_snapshot(store: Store, catalog: Catalog, cluster: Cluster) -> Snapshot:
+    group_ids = cluster.spec.security_group_ids
+    groups = await store.find(Find(SecurityGroup, one_of={"id": group_ids})) if group_ids else []
+    open_requests = await store.find(
+        Find(
+            Request,
+            equals={"resource_id": cluster.id},
+            one_of={"state": [RequestState.PENDING, RequestState.PROCESSING]},
+            order="created_at",
+        )
+    )
+    return Snapshot(
+        view=await load_view(store, catalog, cluster),
+        rules=tuple(rule for group in groups for rule in group.rules),
+        requests=open_requests,
+    )

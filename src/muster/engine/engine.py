@@ -1,0 +1,189 @@
+"""The engine: claims due work, runs one reconcile, applies its outcome, lets go. Knows no noun.
+
+*Laws.* One claim, one reconcile. A claim is renewed while its reconcile runs and its token fences everything done
+under it. Whatever a reconciler raises is told and tried again later with growing pauses; nothing is dropped. Wake-ups
+are a courtesy: a periodic full pass assumes that every one of them was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from muster.contracts.clock import Clock, Entropy
+from muster.contracts.reconciler import Advance, Gone, Outcome, Reconciler, Settled, Wait
+from muster.contracts.steps import Step
+from muster.contracts.store import Batch, Claim, Store, Wake
+from muster.errors import FencedOff, FenceLost, StoreFull, VersionMismatch
+from muster.model.base import SECOND, Instant
+
+log = logging.getLogger("muster.engine")
+
+BACKOFF_FIRST = 1 * SECOND
+BACKOFF_MOST = 60 * SECOND
+IDLE_SECONDS_MOST = 0.5
+WAKE_CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How hard the engine works. All limits, no wishes."""
+
+    concurrency: int = 16
+    lease_ms: int = 30_000
+    look_again_ms: int = 20_000  # how soon a settled resource is looked at again
+    full_pass_ms: int = 300_000
+    busy_share: float = 0.5  # of the process's time, while others want it too
+
+
+class Engine:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        entropy: Entropy,
+        reconcilers: Sequence[Reconciler],
+        *,
+        pace: Pace = Pace(),
+        chores: Sequence[Callable[[], Awaitable[None]]] = (),
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._entropy = entropy
+        self._reconcilers = {reconciler.kind: reconciler for reconciler in reconcilers}
+        self._pace = pace
+        self._chores = chores
+        self.worker = f"engine-{entropy.uuid()}"
+        self._nudged = asyncio.Event()
+        self._running: set[asyncio.Task[None]] = set()
+        self.steps = 0
+        self.failures = 0
+        self.last_pass_ms = 0
+
+    def nudge(self) -> None:
+        """Something became due in this process; look at once instead of at the next tick."""
+        self._nudged.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until told to stop; then let the running reconciles finish."""
+        next_pass = self._clock.now()
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            while not stop.is_set():
+                if self._clock.now() >= next_pass:
+                    next_pass = self._clock.now() + self._pace.full_pass_ms
+                    await self._guarded(self.full_pass)
+                if not await self._start_some():
+                    await self._idle(stopping)
+        finally:
+            stopping.cancel()
+            await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def full_pass(self) -> None:
+        """Make everything due, as if every wake-up had been lost, and do the house's chores."""
+        began = self._clock.now()
+        for reconciler in self._reconcilers.values():
+            ids = await reconciler.everything()
+            for start in range(0, len(ids), WAKE_CHUNK):
+                wakes = [Wake(reconciler.kind, id, self._clock.now()) for id in ids[start : start + WAKE_CHUNK]]
+                await self._store.apply(Batch(Step.ENGINE_PASS, wakes))
+        for chore in self._chores:
+            await chore()
+        self.last_pass_ms = self._clock.now() - began
+
+    async def _start_some(self) -> bool:
+        """Claim what is due and start it; False when there is nothing to do or no hand free."""
+        free = self._pace.concurrency - len(self._running)
+        if free <= 0:
+            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+            return True
+        began = self._clock.now()
+        self._nudged.clear()
+        claims = await self._claim(free)
+        for claim in claims:
+            task = asyncio.ensure_future(self._turn(claim))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        if claims:
+            await self._be_polite(began)
+        return bool(claims)
+
+    async def _claim(self, limit: int) -> list[Claim]:
+        try:
+            return await self._store.claim(
+                worker=self.worker, now=self._clock.now(), lease_ms=self._pace.lease_ms, limit=limit
+            )
+        except StoreFull:
+            log.warning("the disk is full; the engine waits")
+            await self._clock.sleep(1.0)
+            return []
+
+    async def _be_polite(self, began: Instant) -> None:
+        """Let the API breathe: when a round took long, others were waiting; rest in proportion."""
+        await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+        spent = self._clock.now() - began
+        if spent > 0 and self._pace.busy_share < 1:
+            await self._clock.sleep(min(0.1, spent / 1000 * (1 / self._pace.busy_share - 1)))
+
+    async def _idle(self, stopping: asyncio.Future[Any]) -> None:
+        due = await self._store.next_due()
+        wait = IDLE_SECONDS_MOST if due is None else (due - self._clock.now()) / 1000
+        sleeper = asyncio.ensure_future(self._clock.sleep(min(IDLE_SECONDS_MOST, max(0.001, wait))))
+        nudged = asyncio.ensure_future(self._nudged.wait())
+        waiting: set[asyncio.Future[Any]] = {sleeper, nudged, stopping, *self._running}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        sleeper.cancel()
+        nudged.cancel()
+
+    async def _turn(self, claim: Claim) -> None:
+        """One reconcile under one claim."""
+        keeper = asyncio.ensure_future(self._keep(claim))
+        try:
+            outcome = await self._reconcilers[claim.kind].reconcile(claim.id, claim)
+        except (FenceLost, FencedOff) as error:
+            log.info("%s %s: another engine has it now (%s)", claim.kind, claim.id, error)
+        except VersionMismatch:
+            await self._guarded(lambda: self._let_go(claim, Advance("the wish changed meanwhile")))
+        except Exception as error:
+            self.failures += 1
+            log.exception("%s %s: %s", claim.kind, claim.id, error)
+            await self._guarded(lambda: self._let_go(claim, None))
+        else:
+            await self._guarded(lambda: self._let_go(claim, outcome))
+        finally:
+            self.steps += 1
+            keeper.cancel()
+
+    async def _let_go(self, claim: Claim, outcome: Outcome | None) -> None:
+        now = self._clock.now()
+        match outcome:
+            case Advance():
+                due: Instant | None = now
+            case Wait(until=until):
+                due = until
+            case Settled():
+                due = now + self._pace.look_again_ms
+            case Gone():
+                due = None
+            case None:
+                due = now + min(BACKOFF_MOST, BACKOFF_FIRST * 2 ** min(claim.attempts, 10))
+        await self._store.release(claim, due_at=due, failed=outcome is None)
+        if due is not None and due <= now:
+            self.nudge()
+
+    async def _keep(self, claim: Claim) -> None:
+        while True:
+            await self._clock.sleep(self._pace.lease_ms / 3000)
+            if not await self._store.renew(claim, self._clock.now() + self._pace.lease_ms):
+                return
+
+    async def _guarded(self, act: Callable[[], Awaitable[None]]) -> None:
+        """What fails here is tried again by the next pass or when the claim expires; it is told, not lost."""
+        try:
+            await act()
+        except Exception as error:
+            self.failures += 1
+            log.exception("engine: %s", error)

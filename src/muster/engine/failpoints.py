@@ -1,0 +1,94 @@
+"""Failpoints: the store and the drivers, with a door before and after every durable step.
+
+The exhaustive test crashes at each door; a running server does so when told by MUSTER_FAILPOINT. Everything that is
+not a durable step passes through untouched.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from muster.contracts.orchestrator import Orchestrator, Progress, Target, Tested
+from muster.contracts.steps import Failpoints, Step
+from muster.contracts.store import Batch, Store
+from muster.contracts.substrate import Fence, Substrate, Wish
+
+if TYPE_CHECKING:
+    _Store = Store
+    _Substrate = Substrate
+    _Orchestrator = Orchestrator
+else:
+    _Store = _Substrate = _Orchestrator = object
+
+
+class DieAt:
+    """Ends this process, as kill -9 would, at one door: `cluster.accept:after`."""
+
+    def __init__(self, door: str) -> None:
+        name, _, side = door.partition(":")
+        self._step = Step(name)
+        if side not in ("before", "after"):
+            raise ValueError(f"a failpoint is STEP:before or STEP:after, not {door!r}")
+        self._side = side
+
+    async def before(self, step: Step) -> None:
+        self._die(step, "before")
+
+    async def after(self, step: Step) -> None:
+        self._die(step, "after")
+
+    def _die(self, step: Step, side: str) -> None:
+        if step is self._step and side == self._side:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _Through:
+    """Everything not named in a subclass goes straight to the thing behind."""
+
+    def __init__(self, behind: Any, failpoints: Failpoints) -> None:
+        self._behind = behind
+        self._failpoints = failpoints
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._behind, name)
+
+    async def _at(self, step: Step, call: Any) -> Any:
+        await self._failpoints.before(step)
+        answer = await call
+        await self._failpoints.after(step)
+        return answer
+
+
+class FailpointStore(_Through, _Store):
+    async def apply(self, batch: Batch) -> None:
+        await self._at(batch.step, self._behind.apply(batch))
+
+
+class FailpointSubstrate(_Through, _Substrate):
+    async def ensure(self, wishes: Sequence[Wish], fence: Fence) -> None:
+        await self._at(Step.SUBSTRATE_ENSURE, self._behind.ensure(wishes, fence))
+
+    async def ensure_absent(self, keys: Sequence[str], fence: Fence) -> None:
+        await self._at(Step.SUBSTRATE_ABSENT, self._behind.ensure_absent(keys, fence))
+
+
+class FailpointOrchestrator(_Through, _Orchestrator):
+    async def converge(self, target: Target, fence: Fence) -> Progress:
+        progress: Progress = await self._at(Step.ORCHESTRATOR_CONVERGE, self._behind.converge(target, fence))
+        return progress
+
+    async def test(self, target: Target, run: str, fence: Fence) -> Tested:
+        tested: Tested = await self._at(Step.ORCHESTRATOR_TEST, self._behind.test(target, run, fence))
+        return tested
+
+    async def drain(self, target: Target, node_ids: Sequence[str], because: str, fence: Fence) -> None:
+        await self._at(Step.ORCHESTRATOR_DRAIN, self._behind.drain(target, node_ids, because, fence))
+
+    async def admit(self, target: Target, node_ids: Sequence[str], fence: Fence) -> None:
+        await self._at(Step.ORCHESTRATOR_ADMIT, self._behind.admit(target, node_ids, fence))
+
+    async def expel(self, target: Target, node_ids: Sequence[str], fence: Fence) -> None:
+        await self._at(Step.ORCHESTRATOR_EXPEL, self._behind.expel(target, node_ids, fence))
