@@ -10,6 +10,9 @@ import uuid
 
 from muster.model.base import Instant
 
+ticks = time.perf_counter
+"""Seconds from an arbitrary point: for measuring how long something took, never for when it was."""
+
 
 class RealClock:
     """Wall time that never goes backwards within the process: a stepped system clock must not un-happen things."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import parse_qs
 
-from muster.errors import CallError
+from muster.errors import CallError, NotFound
 from muster.model.accounts import SYSTEM, Actor
 
 
@@ -72,6 +72,14 @@ class Call:
         if self._headers is None:
             self._headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in self._raw_headers}
         return self._headers
+
+
+class WrongMethod(NotFound):
+    """The path is known, but not with this method: a 405, in the words of the path's own dialect."""
+
+    def __init__(self, method: str, path: str, allow: str) -> None:
+        super().__init__(f"{path} does not answer to {method}", hint=f"it answers to {allow}")
+        self.allow = allow
 
 
 @dataclass(slots=True)
