@@ -62,7 +62,7 @@ class Fault(Part, frozen=True, kw_only=True):
 
 
 class WireFault(NamedTuple):
-    """What to do to one reply: wait so long, then answer `status` in the dialect's own words (0 = the real answer)."""
+    """What to do to one reply: hold it back, then answer `status` in the dialect's own words (0 = the real one)."""
 
     kind: FaultKind
     status: int = 0
