@@ -1,0 +1,185 @@
+"""What is remembered: one declared table per noun, its uniqueness rules and its indexes.
+
+Leans on model only. The migrations are written by hand; a test proves that a migrated database, of either kind, has
+exactly these columns, rules and indexes. Scalar fields are columns, compound ones JSON text: relational where
+something must be true, JSON where something is only said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum, StrEnum
+from types import NoneType
+from typing import Any, Final, NamedTuple, get_args
+
+import msgspec
+
+from muster.model.access import ReservedIp, SecurityGroup, SshKey
+from muster.model.accounts import Account, ApiKey, Member, Project
+from muster.model.base import Noun
+from muster.model.catalog import GpuType, Image, InstanceType, Price, Region
+from muster.model.clusters import Cluster, Node
+from muster.model.events import IdempotencyKey, Request
+from muster.model.hosts import Host, Lease
+from muster.model.volumes import Attachment, Volume
+
+
+class Kind(StrEnum):
+    TEXT = "text"
+    INTEGER = "integer"
+    BOOLEAN = "boolean"
+    JSON = "json"
+
+
+class Column(NamedTuple):
+    """`type` is the Python type behind the column, without its None."""
+
+    name: str
+    kind: Kind
+    nullable: bool
+    type: Any
+
+
+class Rule(NamedTuple):
+    """A uniqueness rule; `name` is what UniqueViolation.rule says, on both databases."""
+
+    name: str
+    columns: tuple[str, ...]
+
+
+class Index(NamedTuple):
+    name: str
+    columns: tuple[str, ...]
+    where: str = ""
+
+
+class Table(NamedTuple):
+    name: str
+    noun: type[Noun]
+    columns: tuple[Column, ...]
+    rules: tuple[Rule, ...]
+    indexes: tuple[Index, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def numbered(self) -> bool:
+        return "number" in self.names
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        return {column.name: column.kind for column in self.columns}
+
+
+def _column(name: str, annotation: Any) -> Column:
+    options = [option for option in get_args(annotation) if option is not NoneType]
+    nullable = NoneType in get_args(annotation)
+    type_ = options[0] if nullable else annotation
+    if not isinstance(type_, type):
+        return Column(name, Kind.JSON, nullable, type_)
+    if issubclass(type_, bool):
+        return Column(name, Kind.BOOLEAN, nullable, type_)
+    if issubclass(type_, str):
+        return Column(name, Kind.TEXT, nullable, type_)
+    if issubclass(type_, int) and not issubclass(type_, Enum):
+        return Column(name, Kind.INTEGER, nullable, type_)
+    return Column(name, Kind.JSON, nullable, type_)
+
+
+def columns_of(struct: type[msgspec.Struct]) -> tuple[Column, ...]:
+    """Scalars first: SQLite reads a row from its start, and the JSON behind may spill to other pages."""
+    columns = [_column(field.name, field.type) for field in msgspec.structs.fields(struct)]
+    return tuple(sorted(columns, key=lambda column: (column.name != "id", column.kind is Kind.JSON)))
+
+
+def _table(noun: type[Noun], rules: Mapping[str, str] | None = None, *indexes: Index) -> Table:
+    name = re.sub(r"(?<!^)(?=[A-Z])", "_", noun.__name__).lower()
+    columns = columns_of(noun)
+    declared = [Rule(f"{name}_id", ("id",))]
+    if any(column.name == "number" for column in columns):
+        declared.append(Rule(f"{name}_number", ("number",)))
+    declared += [Rule(rule, tuple(fields.split())) for rule, fields in (rules or {}).items()]
+    return Table(name, noun, columns, tuple(declared), indexes)
+
+
+def _index(name: str, fields: str, where: str = "") -> Index:
+    return Index(name, tuple(fields.split()), where)
+
+
+_ALIVE = "gone_at IS NULL"
+
+_DECLARED: Final = (
+    _table(Account, {"account_name": "name"}),
+    _table(Project, {"project_slug": "account_id slug"}),
+    _table(Member, None, _index("member_by_project", "project_id created_at id")),
+    _table(ApiKey, {"api_key_digest": "digest"}, _index("api_key_by_project", "project_id created_at id")),
+    _table(Region),
+    _table(GpuType),
+    _table(InstanceType),
+    _table(Image),
+    _table(Price),
+    _table(
+        Host,
+        {"host_name": "name"},
+        _index("host_by_age", "created_at id"),
+        _index("host_by_region", "region created_at id"),
+    ),
+    _table(
+        Lease,
+        None,
+        _index("lease_by_cluster", "cluster_id"),
+        _index("lease_by_host", "host_id"),
+    ),
+    _table(
+        Volume,
+        {"volume_live_name": "project_id live_name"},
+        _index("volume_by_project", "project_id created_at id", _ALIVE),
+        _index("volume_alive", "created_at id", _ALIVE),
+    ),
+    _table(
+        Attachment,
+        {"attachment_volume": "volume_id cluster_id", "attachment_path": "cluster_id mount_path"},
+    ),
+    _table(SshKey, {"ssh_key_fingerprint": "project_id fingerprint"}),
+    _table(SecurityGroup, {"security_group_name": "project_id name"}),
+    _table(
+        ReservedIp,
+        {"reserved_ip_address": "region address"},
+        _index("reserved_ip_by_project", "project_id created_at id"),
+    ),
+    _table(
+        Cluster,
+        {"cluster_live_name": "project_id live_name"},
+        _index("cluster_by_project", "project_id created_at id", _ALIVE),
+        _index("cluster_alive", "created_at id", _ALIVE),
+    ),
+    _table(Node, None, _index("node_by_cluster", "cluster_id")),
+    _table(
+        Request,
+        None,
+        _index("request_by_resource", "resource_id created_at id"),
+        _index("request_by_project", "project_id created_at id"),
+    ),
+    _table(IdempotencyKey, None, _index("idempotency_key_by_age", "created_at id")),
+)
+
+TABLES: Final[Mapping[type[Noun], Table]] = {table.noun: table for table in _DECLARED}
+
+SLOT_RULE: Final = Rule("lease_slot", ("host_id", "slot"))
+"""The rule that no GPU is granted twice; its table is beside the nouns, exploded from each lease's mask."""
+
+SLOTS_MAX: Final = 62
+"""Slots of one host: a mask must fit a signed 64-bit integer."""
+
+
+def rule_by_columns() -> dict[str, str]:
+    """SQLite names the columns of a broken rule ("cluster.project_id, cluster.live_name"), not the rule."""
+    rules = {
+        ", ".join(f"{table.name}.{column}" for column in rule.columns): rule.name
+        for table in _DECLARED
+        for rule in table.rules
+    }
+    return rules | {"lease_slot.host_id, lease_slot.slot": SLOT_RULE.name}

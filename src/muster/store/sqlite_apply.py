@@ -1,0 +1,224 @@
+"""A batch as SQLite statements, run inside a transaction that somebody else opened.
+
+Leans on schema and rows. Keeps the laws of `Insert`, `Replace`, `Remove`, `Expect`, `Wake` and of the fence; raises
+on the first that does not hold, and leaves undoing to whoever opened the transaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from muster.contracts.store import Batch, Claim, Expect, Insert, Op, Remove, Replace, Wake
+from muster.errors import FenceLost, VersionMismatch
+from muster.model.base import Instant, Noun
+from muster.model.events import Event
+from muster.model.hosts import Host, Lease
+from muster.store.rows import Rows, rows_of, table_rows
+from muster.store.schema import SLOTS_MAX, TABLES, Table
+
+_EVENTS = rows_of(Event)
+
+
+class _Sql(NamedTuple):
+    """The statements of one table, written once."""
+
+    table: Table
+    rows: Rows[Any]
+    insert: str
+    update: str
+    updated: tuple[int, ...]  # which columns an update writes
+    number_at: int | None
+
+
+def _sql(table: Table) -> _Sql:
+    names = table.names
+    # A number is given once, at insert: whoever replaces a row it never read back must not undo that.
+    updated = tuple(at for at, name in enumerate(names) if name not in ("id", "number"))
+    # A lease's slots are exploded at insert: a replacement that moved them would be a lie.
+    fixed = " AND host_id = ? AND slots = ?" if table.noun is Lease else ""
+    settings = ", ".join(f"{names[at]} = ?" for at in updated)
+    return _Sql(
+        table,
+        table_rows(table.noun)[1],
+        f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",
+        f"UPDATE {table.name} SET {settings} WHERE id = ? AND version = ?{fixed}",
+        updated,
+        names.index("number") if table.numbered else None,
+    )
+
+
+_SQL = {noun: _sql(table) for noun, table in TABLES.items()}
+_INSERT_EVENT = (
+    "INSERT INTO event (at, kind, resource_id, type, account_id, project_id, actor, cause, message, data)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_LOG = "INSERT INTO capacity_log (host_id, taken, freed) VALUES (?, ?, ?)"
+_COUNT = (
+    "INSERT INTO counter VALUES (?, ?) ON CONFLICT (noun) DO UPDATE SET last = last + excluded.last RETURNING last"
+)
+_RAISE = "INSERT INTO counter VALUES (?, ?) ON CONFLICT (noun) DO UPDATE SET last = max(last, excluded.last)"
+_WAKE = (
+    "INSERT INTO work (kind, id, due_at, ready_at, token, wakes, attempts) VALUES (?, ?, ?3, ?3, 0, 1, 0)"
+    " ON CONFLICT (kind, id) DO UPDATE SET wakes = wakes + 1, due_at = min(due_at, excluded.due_at),"
+    " ready_at = iif(worker IS NULL, min(due_at, excluded.due_at), ready_at)"
+)
+_HELD = "kind = ? AND id = ? AND token = ? AND worker IS NOT NULL"
+
+
+def slots_of(mask: int) -> list[int]:
+    if not 0 < mask < 1 << SLOTS_MAX:
+        raise ValueError(f"a lease holds between 1 and {SLOTS_MAX} slots; its mask is {mask}")
+    return [slot for slot in range(mask.bit_length()) if mask >> slot & 1]
+
+
+def _kind_of(op: Op) -> tuple[type[Any], type[Any] | None]:
+    """Neighbours of the same kind are written together; the order between kinds is the batch's own."""
+    return type(op), type(op.noun) if isinstance(op, Insert) else None
+
+
+class Applier:
+    """Runs batches and claims on one connection; the caller opens and ends the transaction."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._cursor = db.cursor()
+        self._verbs: dict[type[Any], Callable[[Any], None]] = {
+            Replace: self._replace,
+            Remove: self._remove,
+            Expect: self._expect,
+            Wake: self._wake,
+        }
+
+    def apply(self, batch: Batch) -> None:
+        if batch.fence is not None:
+            self._require_held(batch.fence)
+        for (kind, noun), ops in groupby(batch.ops, _kind_of):
+            if noun is not None:
+                self._insert(_SQL[noun], [op.noun for op in ops if isinstance(op, Insert)])
+            else:
+                verb = self._verbs[kind]
+                for op in ops:
+                    verb(op)
+        if batch.events:
+            self._many(_INSERT_EVENT, [_EVENTS.row(event)[1:] for event in batch.events])
+
+    def _many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        if len(rows) == 1:
+            self._cursor.execute(sql, rows[0])
+        else:
+            self._cursor.executemany(sql, rows)
+
+    def _require_held(self, fence: Claim) -> None:
+        held = f"SELECT 1 FROM work WHERE {_HELD}"
+        if not self._cursor.execute(held, (fence.kind, fence.id, fence.token)).fetchall():
+            raise FenceLost(f"the claim on {fence.kind} {fence.id} is no longer ours")
+
+    def _insert(self, sql: _Sql, nouns: list[Noun]) -> None:
+        rows = [sql.rows.row(noun) for noun in nouns]
+        if sql.number_at is not None:
+            self._give_numbers(sql.table.name, rows, sql.number_at)
+        self._many(sql.insert, rows)
+        if sql.table.noun is Lease:
+            self._take_slots([noun for noun in nouns if isinstance(noun, Lease)])
+        elif sql.table.noun is Host:
+            self._many(_LOG, [(noun.id, 0, 0) for noun in nouns])
+
+    def _give_numbers(self, table: str, rows: list[list[Any]], at: int) -> None:
+        chosen = max(row[at] for row in rows)
+        if chosen:
+            # Somebody chose a number (a restored backup does): the count goes on from there.
+            self._cursor.execute(_RAISE, (table, chosen))
+        wanting = [row for row in rows if not row[at]]
+        if wanting:
+            first = self.count_on(table, len(wanting)) - len(wanting) + 1
+            for number, row in enumerate(wanting, first):
+                row[at] = number
+
+    def count_on(self, counter: str, by: int) -> int:
+        return int(self._cursor.execute(_COUNT, (counter, by)).fetchall()[0][0])
+
+    def _take_slots(self, leases: list[Lease]) -> None:
+        slots = [(lease.host_id, slot, lease.id) for lease in leases for slot in slots_of(lease.slots)]
+        self._many("INSERT INTO lease_slot VALUES (?, ?, ?)", slots)
+        self._many(_LOG, [(lease.host_id, lease.slots, 0) for lease in leases])
+
+    def _replace(self, op: Replace) -> None:
+        noun = op.noun
+        sql = _SQL[type(noun)]
+        row = sql.rows.row(noun)
+        values = [row[at] for at in sql.updated]
+        values += (noun.id, noun.version - 1)
+        if isinstance(noun, Lease):
+            values += (noun.host_id, noun.slots)
+        if self._cursor.execute(sql.update, values).rowcount != 1:
+            raise VersionMismatch(sql.table.name, noun.id)
+        if isinstance(noun, Host):
+            self._cursor.execute(_LOG, (noun.id, 0, 0))
+
+    def _remove(self, op: Remove) -> None:
+        table = TABLES[op.noun].name
+        told = "host_id, slots" if op.noun is Lease else "id"
+        guard = "" if op.version is None else " AND version = ?2"
+        parameters = (op.key,) if op.version is None else (op.key, op.version)
+        gone = self._cursor.execute(
+            f"DELETE FROM {table} WHERE id = ?1{guard} RETURNING {told}", parameters
+        ).fetchall()
+        if not gone:
+            raise VersionMismatch(table, op.key)
+        if op.noun is Lease:
+            host_id, slots = gone[0]
+            self._cursor.execute("DELETE FROM lease_slot WHERE host_id = ? AND lease_id = ?", (host_id, op.key))
+            self._cursor.execute(_LOG, (host_id, 0, slots))
+        elif op.noun is Host:
+            self._cursor.execute(_LOG, (op.key, 0, 0))
+
+    def _expect(self, op: Expect) -> None:
+        table = TABLES[op.noun].name
+        found = self._cursor.execute(f"SELECT version FROM {table} WHERE id = ?", (op.key,)).fetchall()
+        if not found or found[0][0] != op.version:
+            raise VersionMismatch(table, op.key)
+
+    def _wake(self, op: Wake) -> None:
+        self._cursor.execute(_WAKE, (op.kind, op.id, op.due_at))
+
+    def claim(self, worker: str, now: Instant, lease_ms: int, limit: int) -> list[Claim]:
+        ready = "SELECT kind, id, wakes, attempts FROM work WHERE ready_at <= ? ORDER BY ready_at, kind, id LIMIT ?"
+        found = self._cursor.execute(ready, (now, limit)).fetchall()
+        if not found:
+            return []
+        expires_at = now + lease_ms
+        # One count for all rows, never started again: a row that went and came back still gets a greater token.
+        first = self.count_on("claim", len(found)) - len(found) + 1
+        claims = [
+            Claim(kind, id, token, wakes, attempts, expires_at)
+            for token, (kind, id, wakes, attempts) in enumerate(found, first)
+        ]
+        take = "UPDATE work SET token = ?, worker = ?, ready_at = ? WHERE kind = ? AND id = ?"
+        self._many(take, [(claim.token, worker, expires_at, claim.kind, claim.id) for claim in claims])
+        return claims
+
+    def renew(self, claim: Claim, expires_at: Instant) -> bool:
+        renew = f"UPDATE work SET ready_at = ? WHERE {_HELD}"
+        return self._cursor.execute(renew, (expires_at, claim.kind, claim.id, claim.token)).rowcount == 1
+
+    def release(self, claim: Claim, due_at: Instant | None, failed: bool) -> None:
+        key = (claim.kind, claim.id, claim.token)
+        if due_at is None:
+            over = f"DELETE FROM work WHERE {_HELD} AND wakes = ?"
+            if self._cursor.execute(over, (*key, claim.wakes)).rowcount:
+                return
+        # Woken meanwhile: its due_at is already in the past, for it was due when it was claimed. That stays.
+        let_go = (
+            "UPDATE work SET worker = NULL, attempts = iif(?, attempts + 1, 0),"
+            " due_at = iif(wakes > ?, due_at, ?), ready_at = iif(wakes > ?, due_at, ?)"
+            f" WHERE {_HELD}"
+        )
+        self._cursor.execute(let_go, (failed, claim.wakes, due_at, claim.wakes, due_at, *key))
+
+    def prune_events(self, before: Instant, limit: int) -> int:
+        # Looking only at the first `limit` rows keeps this cheap without an index on time: the log is in time order.
+        prune = "DELETE FROM event WHERE at < ? AND seq IN (SELECT seq FROM event ORDER BY seq LIMIT ?)"
+        return self._cursor.execute(prune, (before, limit)).rowcount
