@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from muster.contracts.orchestrator import Feature, Orchestrator
+from muster.core.accounts.names import clean_name
 from muster.core.catalog.service import Catalog
 from muster.core.clusters.commands import CreateCluster, MountWish
 from muster.errors import Invalid, Unsupported
@@ -17,7 +18,6 @@ from muster.model.base import Instant
 from muster.model.catalog import Image, InstanceType
 from muster.model.clusters import Billing, ClusterConfig, ClusterType, Scripts
 
-NAME_MAX = 63
 WORKERS_MAX = 4096
 SHM_GIB_MAX = 4096
 SCRIPT_BYTES_MAX = 64 * 1024
@@ -33,13 +33,11 @@ ADD_ON_FEATURES: Final[dict[str, Feature]] = {
 LOAD_BALANCERS: Final = ("none", "traefik", "nginx", "istio")
 
 
-def check_name(name: str, what: str = "cluster") -> str:
-    name = name.strip()
-    if not 1 <= len(name) <= NAME_MAX or not name.isprintable() or "/" in name:
-        raise Invalid(
-            f"a {what} name has 1 to {NAME_MAX} printable characters and no slash", field="name", hint="try: demo"
-        )
-    return name
+def check_name(name: str) -> str:
+    """A cluster's name stands in URLs and kubeconfig contexts, so a slash is no part of it."""
+    if "/" in name:
+        raise Invalid("a cluster name has no slash", field="name", hint="try: demo")
+    return clean_name(name)
 
 
 def choose_shape(command: CreateCluster, catalog: Catalog) -> tuple[InstanceType, int]:
@@ -127,7 +125,9 @@ def wished_features(config: ClusterConfig) -> Iterable[tuple[Feature, str]]:
     )
     yield from ((feature, field) for wished, feature, field in wishes if wished)
     yield from (
-        (ADD_ON_FEATURES[add_on.type], f"config.add_ons ({add_on.type})") for add_on in config.add_ons if add_on.enabled
+        (ADD_ON_FEATURES[add_on.type], f"config.add_ons ({add_on.type})")
+        for add_on in config.add_ons
+        if add_on.enabled
     )
 
 
@@ -174,7 +174,12 @@ def check_mounts(mounts: Iterable[MountWish]) -> None:
 
 def check_mount_path(path: str) -> None:
     parts = path.split("/")
-    if not path.startswith("/") or path == "/" or any(p in (".", "..", "") for p in parts[1:]) or not path.isprintable():
+    if (
+        not path.startswith("/")
+        or path == "/"
+        or any(p in (".", "..", "") for p in parts[1:])
+        or not path.isprintable()
+    ):
         raise Invalid(f"{path} is no absolute path to mount at", field="mounts", hint="for example /data")
     if parts[1] in ("proc", "sys", "dev", "etc", "usr", "bin", "sbin", "lib", "lib64", "boot", "run"):
         raise Invalid(f"/{parts[1]} belongs to the node itself", field="mounts", hint="for example /data")

@@ -16,8 +16,8 @@ from muster.contracts.clock import Clock, Entropy
 from muster.contracts.orchestrator import Orchestrator
 from muster.contracts.reconciler import Advance, Gone, Outcome, Settled, Wait
 from muster.contracts.steps import Step
-from muster.contracts.store import Batch, Claim, Find, Insert, Op, Remove, Replace, Store, Wake
-from muster.contracts.substrate import Fence, Substrate, Wish
+from muster.contracts.store import Batch, Claim, Find, Insert, Op, Remove, Replace, Store
+from muster.contracts.substrate import Fence, Seen, Substrate, Wish
 from muster.core.capacity.placement import Ask, Grant, Placement
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
@@ -27,7 +27,9 @@ from muster.core.clusters.plan import NodeMove, Sight, plan
 from muster.core.clusters.requests import settle
 from muster.core.clusters.snapshot import Snapshot, load_snapshot
 from muster.core.clusters.wishes import MEMBER_PHASES, fabric_wish, node_wish, target_of
+from muster.core.volumes.wishes import Wished, ended_volume
 from muster.errors import DriverError, Never, NeverFits, NoneLeft, OutOfStock, UniqueViolation
+from muster.model.accounts import SYSTEM
 from muster.model.base import SECOND, Instant, changed
 from muster.model.clusters import Cluster, Condition, Node, NodeRole
 from muster.model.events import Event
@@ -167,9 +169,13 @@ class ClusterReconciler:
 
     @_perform.register
     async def _(self, step: planning.Free, turn: Turn) -> Outcome:
-        """Seen to be off: only now may the lease go."""
-        gone = [_moved(NodeMove(node, NodePhase.GONE, "powered off"), turn.now) for node in step.nodes]
-        leases: list[Op] = [Remove(Lease, node.lease_id) for node in step.nodes if node.lease_id]
+        """Only what is off under this very claim is freed: a zombie's late `ensure` is refused from now on."""
+        still = await self._still_there([node.id for node in step.nodes], turn)
+        off = [node for node in step.nodes if node.id not in still]
+        if not off:
+            return Advance("not off after all")
+        gone = [_moved(NodeMove(node, NodePhase.GONE, "powered off"), turn.now) for node in off]
+        leases: list[Op] = [Remove(Lease, node.lease_id) for node in off if node.lease_id]
         await self._record_nodes(turn, gone, extra=leases, step=Step.NODES_FREE)
         return Advance(f"{len(gone)} nodes gone")
 
@@ -263,15 +269,29 @@ class ClusterReconciler:
 
     @_perform.register
     async def _(self, step: planning.Finish, turn: Turn) -> Outcome:
+        if await self._still_there([turn.cluster.id], turn):
+            return Advance("its network is still there")
         cluster = turn.cluster.advance(Phase.GONE, because="nothing of it is left", at=turn.now)
         cluster = msgspec.structs.replace(cluster, gone_at=turn.now, live_name=None)
         ops: list[Op] = []
+        events = [_moved_event(cluster, turn.now)]
         for attachment, volume in turn.snapshot.view.mounts:
             ops.append(Remove(Attachment, attachment.id))
-            ops.extend(_end_with_cluster(attachment, volume, turn.now))
-        events = [_moved_event(cluster, turn.now)]
+            if attachment.dies_with_cluster and volume.delete_wished_at is None:
+                ended = self._end_volume(volume, turn)
+                ops += ended.ops()
+                events += ended.events
         await self._record(Step.CLUSTER_GONE, turn, cluster, ops=ops, events=events)
         return Gone()
+
+    async def _still_there(self, keys: Sequence[str], turn: Turn) -> dict[str, Seen]:
+        await self._substrate.ensure_absent(keys, turn.fence)
+        return await self._substrate.observe(keys)
+
+    def _end_volume(self, volume: Volume, turn: Turn) -> Wished:
+        """A volume made with its cluster and not meant to outlive it gets the delete wish in the same batch."""
+        cause = f"cluster {turn.cluster.id}"
+        return ended_volume(volume, request_id=self._entropy.uuid(), actor=SYSTEM, at=turn.now, cause=cause)
 
     # --- the small print ------------------------------------------------------------------------------------------
 
@@ -359,14 +379,6 @@ class ClusterReconciler:
         cluster = _with_conditions(cluster, turn.now)
         requests = [Replace(request) for request in settle(turn.snapshot.requests, cluster, turn.now)]
         await self._store.apply(Batch(step, [Replace(cluster), *ops, *requests], events, fence=turn.claim))
-
-
-def _end_with_cluster(attachment: Attachment, volume: Volume, now: Instant) -> list[Op]:
-    """A volume made with its cluster and not meant to outlive it gets the delete wish in the same batch."""
-    if not attachment.dies_with_cluster or volume.delete_wished_at is not None:
-        return []
-    gone = changed(volume, delete_wished_at=now, live_name=None, updated_at=now)
-    return [Replace(gone), Wake("volume", volume.id, now)]
 
 
 def _with_status(cluster: Cluster, **fields: object) -> Cluster:
