@@ -1,0 +1,231 @@
+"""The inventory in memory, arranged so that a placement is found without looking at hosts that do not matter.
+
+One `Pool` per region, GPU type and size of host; control hosts are pools without a GPU type. The index is only a hint
+fed from the capacity log: the database refuses a double grant whatever is believed here.
+
+Leans on placement.py (the words) and pool.py (the sets). Keeps the laws of placement: pure, total, packed.
+`place` decides and changes nothing; `take` and `free` may be repeated and come to the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from muster.core.capacity.placement import Ask, Grant, Placement, Refusal, Why
+from muster.core.capacity.pool import Leaf, Pool
+from muster.model.hosts import Host, HostHealth, HostRole
+
+CONTROL = ""
+"""The GPU type of hosts without GPUs."""
+
+
+class Stock(NamedTuple):
+    """How many nodes of one shape a region could give now, and how many when nothing is leased or cordoned."""
+
+    region: str
+    gpu_type: str
+    gpus_per_node: int
+    free_nodes: int
+    total_nodes: int
+
+
+class CapacityIndex:
+    def __init__(self) -> None:
+        self._pools: dict[tuple[str, str], list[Pool]] = {}  # (region, gpu type) -> fewest slots first
+        self._leaf_of: dict[str, Leaf] = {}  # host id -> where it is
+
+    def __len__(self) -> int:
+        return len(self._leaf_of)
+
+    def __contains__(self, host_id: str) -> bool:
+        return host_id in self._leaf_of
+
+    # ---- the inventory
+
+    def set_host(self, host: Host, taken: int | None = None) -> None:
+        """Know this host as it is now. `taken` None keeps what is believed of its slots."""
+        leaf = self._leaf_of.get(host.id)
+        if leaf is not None and not _stands_at(leaf, host):
+            taken = self.taken(host.id) if taken is None else taken
+            self.drop_host(host.id)
+            leaf = None
+        every = (1 << host.slots) - 1
+        if leaf is None:
+            pool = self._pool(host.region, _gpu_type(host), host.slots)
+            leaf = self._leaf_of[host.id] = pool.leaf(host.pod, host.leaf)
+            at = leaf.admit(host.id, every & ~(taken or 0))
+        else:
+            pool, at = leaf.pod.pool, leaf.position(host.id)
+            if taken is not None:
+                pool.set_free(leaf, at, every & ~taken)
+        pool.set_usable(leaf, at, host.usable)
+        pool.set_alive(leaf, at, host.health is not HostHealth.DEAD)
+
+    def drop_host(self, host_id: str) -> None:
+        leaf = self._leaf_of.pop(host_id, None)
+        if leaf is None:
+            return
+        pool, at = leaf.pod.pool, leaf.position(host_id)
+        pool.set_usable(leaf, at, False)
+        pool.set_alive(leaf, at, False)
+        leaf.expel(at)
+        pool.forget_leaf_if_empty(leaf)
+        if not pool.pods:
+            siblings = self._pools[pool.region, pool.gpu_type]
+            siblings.remove(pool)
+            if not siblings:
+                del self._pools[pool.region, pool.gpu_type]
+
+    def _pool(self, region: str, gpu_type: str, slots: int) -> Pool:
+        siblings = self._pools.setdefault((region, gpu_type), [])
+        for pool in siblings:
+            if pool.slots == slots:
+                return pool
+        pool = Pool(region, gpu_type, slots)
+        siblings.append(pool)
+        siblings.sort(key=lambda pool: pool.slots)
+        return pool
+
+    # ---- what is held
+
+    def take(self, grants: Iterable[Grant]) -> None:
+        for host_id, slots in grants:
+            self._change(host_id, taken=slots, freed=0)
+
+    def free(self, host_id: str, slots: int) -> None:
+        self._change(host_id, taken=0, freed=slots)
+
+    def _change(self, host_id: str, *, taken: int, freed: int) -> None:
+        """Slots of a host we have not heard of change nothing: its own line of the log is on the way."""
+        leaf = self._leaf_of.get(host_id)
+        if leaf is None:
+            return
+        at, pool = leaf.position(host_id), leaf.pod.pool
+        pool.set_free(leaf, at, (leaf.free[at] & ~taken | freed) & ((1 << pool.slots) - 1))
+
+    def taken(self, host_id: str) -> int:
+        """The slots believed to be held."""
+        leaf = self._leaf_of[host_id]
+        return ((1 << leaf.pod.pool.slots) - 1) & ~leaf.free[leaf.position(host_id)]
+
+    # ---- decisions
+
+    def place(self, ask: Ask) -> Placement | Refusal:
+        if ask.avoid:
+            with self._without(ask.avoid):
+                return self._place(ask)
+        return self._place(ask)
+
+    def _place(self, ask: Ask) -> Placement | Refusal:
+        workers = self._grants(ask.region, ask.gpu_type, ask.gpus_per_node, ask.nodes)
+        control = self._grants(ask.region, CONTROL, 1, ask.control)
+        if workers is None or control is None:
+            return self._refusal(ask)
+        return Placement(tuple(workers), tuple(control))
+
+    def _grants(self, region: str, gpu_type: str, gpus: int, nodes: int) -> list[Grant] | None:
+        """From the smallest hosts that can give them all; else from each size in turn."""
+        if nodes <= 0:
+            return []
+        pools = self._pools_for(region, gpu_type, gpus)
+        free = [pool.free_nodes(gpus) for pool in pools]
+        for pool, nodes_free in zip(pools, free, strict=True):
+            if nodes_free >= nodes:
+                return pool.grant(gpus, nodes)
+        if sum(free) < nodes:
+            return None
+        grants: list[Grant] = []
+        for pool, nodes_free in zip(pools, free, strict=True):
+            grants += pool.grant(gpus, min(nodes_free, nodes - len(grants)))
+        return grants
+
+    def _pools_for(self, region: str, gpu_type: str, gpus: int) -> list[Pool]:
+        return [pool for pool in self._pools.get((region, gpu_type), ()) if pool.slots >= gpus > 0]
+
+    @contextmanager
+    def _without(self, avoid: Iterable[str]) -> Iterator[None]:
+        """Hosts to avoid are as good as cordoned while we look."""
+        hidden = []
+        for host_id in avoid:
+            leaf = self._leaf_of.get(host_id)
+            if leaf is not None and leaf.usable >> (at := leaf.position(host_id)) & 1:
+                leaf.pod.pool.set_usable(leaf, at, False)
+                hidden.append((leaf, at))
+        try:
+            yield
+        finally:
+            for leaf, at in hidden:
+                leaf.pod.pool.set_usable(leaf, at, True)
+
+    # ---- what there is
+
+    def never(self, ask: Ask) -> Refusal | None:
+        """The refusal that no amount of waiting would change, if there is one."""
+        refusal = self._refusal(ask)
+        return None if refusal.why is Why.NOT_NOW else refusal
+
+    def free_nodes(self, region: str, gpu_type: str, gpus: int) -> int:
+        return sum(pool.free_nodes(gpus) for pool in self._pools_for(region, gpu_type, gpus))
+
+    def total_nodes(self, region: str, gpu_type: str, gpus: int) -> int:
+        return sum(pool.total_nodes(gpus) for pool in self._pools_for(region, gpu_type, gpus))
+
+    def regions_by_free(self, gpu_type: str, gpus: int) -> list[tuple[str, int]]:
+        """Every region that has such hosts, with its free nodes of this shape: most first, then by name."""
+        regions = [region for region, type_here in self._pools if type_here == gpu_type]
+        found = [(region, self.free_nodes(region, gpu_type, gpus)) for region in regions]
+        return sorted(found, key=lambda pair: (-pair[1], pair[0]))
+
+    def summary(self) -> list[Stock]:
+        """By region and GPU type, for nodes of 1, 2, 4 … GPUs and of whole hosts. Control hosts are not for sale."""
+        return [
+            Stock(
+                region,
+                gpu_type,
+                gpus,
+                self.free_nodes(region, gpu_type, gpus),
+                self.total_nodes(region, gpu_type, gpus),
+            )
+            for (region, gpu_type), pools in sorted(self._pools.items())
+            if gpu_type != CONTROL
+            for gpus in _shapes(pools)
+        ]
+
+    def _refusal(self, ask: Ask) -> Refusal:
+        free = self.free_nodes(ask.region, ask.gpu_type, ask.gpus_per_node)
+        total = self.total_nodes(ask.region, ask.gpu_type, ask.gpus_per_node)
+        others = self.regions_by_free(ask.gpu_type, ask.gpus_per_node)
+        elsewhere = tuple((region, nodes) for region, nodes in others if nodes and region != ask.region)
+        why, message = self._reason(ask, free, total)
+        return Refusal(why, message, free, total, elsewhere)
+
+    def _reason(self, ask: Ask, free: int, total: int) -> tuple[Why, str]:
+        shape = f"{ask.gpus_per_node} x {ask.gpu_type}"
+        if ask.nodes and not self._pools_for(ask.region, ask.gpu_type, ask.gpus_per_node):
+            return Why.UNKNOWN_SHAPE, f"no host in {ask.region} can be a node of {shape}"
+        if ask.nodes > total:
+            return Why.NEVER, f"{ask.nodes} nodes of {shape} were asked; {ask.region} has {total} even when empty"
+        control = self.total_nodes(ask.region, CONTROL, 1)
+        if ask.control > control:
+            return Why.NEVER, f"{ask.control} control slices are needed; {ask.region} has {control} even when empty"
+        if ask.nodes > free:
+            return Why.NOT_NOW, f"{ask.nodes} nodes of {shape} were asked; {free} of {total} are free in {ask.region}"
+        control = self.free_nodes(ask.region, CONTROL, 1)
+        return Why.NOT_NOW, f"{ask.control} control slices are needed; {control} are free in {ask.region}"
+
+
+def _gpu_type(host: Host) -> str:
+    return CONTROL if host.role is HostRole.CONTROL else host.gpu_type
+
+
+def _stands_at(leaf: Leaf, host: Host) -> bool:
+    pool = leaf.pod.pool
+    known = (leaf.name, leaf.pod.name, pool.region, pool.gpu_type, pool.slots)
+    return known == (host.leaf, host.pod, host.region, _gpu_type(host), host.slots)
+
+
+def _shapes(pools: list[Pool]) -> list[int]:
+    whole = {pool.slots for pool in pools}
+    return sorted(whole | {1 << n for n in range(max(whole).bit_length()) if 1 << n <= max(whole)})
