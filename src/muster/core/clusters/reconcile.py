@@ -22,6 +22,7 @@ from muster.core.capacity.placement import Ask, Grant, Placement
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
 from muster.core.clusters import plan as planning
+from muster.core.clusters.access import unbind_addresses
 from muster.core.clusters.nodes import Seat, free_ordinals, seat
 from muster.core.clusters.plan import NodeMove, Sight, plan
 from muster.core.clusters.requests import settle
@@ -273,7 +274,7 @@ class ClusterReconciler:
             return Advance("its network is still there")
         cluster = turn.cluster.advance(Phase.GONE, because="nothing of it is left", at=turn.now)
         cluster = msgspec.structs.replace(cluster, gone_at=turn.now, live_name=None)
-        ops: list[Op] = []
+        ops = await unbind_addresses(self._store, cluster.id)
         events = [_moved_event(cluster, turn.now)]
         for attachment, volume in turn.snapshot.view.mounts:
             ops.append(Remove(Attachment, attachment.id))

@@ -15,13 +15,13 @@ from muster.contracts.clock import Clock, Entropy
 from muster.contracts.orchestrator import Feature, Orchestrator
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Find, Insert, Op, Replace, Store, Wake
-from muster.core.access.service import AccessService
 from muster.core.accounts.audit import audit
 from muster.core.accounts.rights import own_project, require_sees, require_write
 from muster.core.capacity.placement import Ask, Grant, Placement
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import Catalog, CatalogService
 from muster.core.clusters import admission
+from muster.core.clusters.access import bind_address, check_groups, public_keys
 from muster.core.clusters.commands import CreateCluster, MountWish, UpdateCluster
 from muster.core.clusters.explain import Explanation, explain
 from muster.core.clusters.mounts import attach_ops, detach_ops, mount_ops
@@ -30,6 +30,7 @@ from muster.core.clusters.requests import new_request
 from muster.core.clusters.snapshot import ClusterView, load_view
 from muster.core.clusters.views import Views
 from muster.core.clusters.wishes import target_of
+from muster.core.guarded import guarded, require_version, submit
 from muster.core.idempotency import REPEAT_WINDOW, Once, digest_of
 from muster.errors import (
     Invalid,
@@ -38,9 +39,7 @@ from muster.errors import (
     OutOfStock,
     Protected,
     QuotaExceeded,
-    Stale,
     UniqueViolation,
-    VersionMismatch,
     WrongPhase,
 )
 from muster.model.accounts import Actor, Project
@@ -62,19 +61,20 @@ class ClusterService(Views):
         entropy: Entropy,
         catalog: CatalogService,
         capacity: Capacity,
-        access: AccessService,
         orchestrator: Orchestrator,
     ) -> None:
         super().__init__(store, catalog)
         self._clock = clock
         self._entropy = entropy
         self._capacity = capacity
-        self._access = access
         self._orchestrator = orchestrator
 
     # --- create ---------------------------------------------------------------------------------------------------
 
     async def create(self, actor: Actor, command: CreateCluster, once: Once | None = None) -> Cluster:
+        return await guarded(lambda: self._create(actor, command, once))
+
+    async def _create(self, actor: Actor, command: CreateCluster, once: Once | None) -> Cluster:
         catalog = await self._catalog.current()
         name = admission.check_name(command.name)
         shape, workers = admission.choose_shape(command, catalog)
@@ -88,7 +88,7 @@ class ClusterService(Views):
         ask = Ask(region, command.gpu_type, shape.gpus, workers, control=0 if command.single_node else 2)
         self._capacity.fits_ever(ask)
         guard = await self._check_quota(project, workers * shape.gpus)
-        spec = await self._spec(actor, project, command, region, shape, workers, catalog)
+        spec = await self._spec(project, command, region, shape, workers, catalog)
         for _ in range(PLACE_TRIES_MAX):
             cluster = await self._try_create(actor, project, name, command, spec, ask, once, guard)
             if cluster is not None:
@@ -164,7 +164,6 @@ class ClusterService(Views):
 
     async def _spec(
         self,
-        actor: Actor,
         project: Project,
         command: CreateCluster,
         region: str,
@@ -172,7 +171,7 @@ class ClusterService(Views):
         workers: int,
         catalog: Catalog,
     ) -> ClusterSpec:
-        await self._access.check_groups(actor, project.id, command.security_group_ids)
+        await check_groups(self._store, project.id, command.security_group_ids)
         return ClusterSpec(
             type=command.type,
             region=region,
@@ -185,8 +184,8 @@ class ClusterService(Views):
             ends_at=command.ends_at,
             failover=command.failover,
             deletion_protection=command.deletion_protection,
-            ssh_keys=await self._access.public_keys(
-                actor, project.id, texts=command.ssh_keys, ids=command.ssh_key_ids, saved=command.use_saved_keys
+            ssh_keys=await public_keys(
+                self._store, project.id, texts=command.ssh_keys, ids=command.ssh_key_ids, saved=command.use_saved_keys
             ),
             security_group_ids=command.security_group_ids,
             reserved_ip_id=command.reserved_ip_id,
@@ -214,7 +213,7 @@ class ClusterService(Views):
             for new in self._first_seats(cluster, placement, now):
                 ops += (Insert(new.node), Insert(new.lease))
             more, events = await mount_ops(self._store, self._entropy, actor, cluster, command.mounts, now)
-            ops += more
+            ops += (*more, *await bind_address(self._store, project.id, cluster.id, spec.reserved_ip_id))
             request = new_request(
                 self._entropy.uuid(), "cluster", cluster, "create", generation=1, actor=actor, at=now
             )
@@ -223,7 +222,7 @@ class ClusterService(Views):
                 ops.append(Insert(once.record(project.id, "cluster", cluster.id, now)))
             message = f"{name}: {ask.nodes} x {spec.instance_type} in {spec.region}"
             event = audit(actor, "cluster", "created", cluster, at=now, message=message)
-            await self._store.apply(Batch(Step.CLUSTER_ACCEPT, ops, [event, *events]))
+            await submit(self._store, Batch(Step.CLUSTER_ACCEPT, ops, [event, *events]))
             return cluster
         except UniqueViolation as refused:
             await self._capacity.refused(placement)
@@ -290,7 +289,7 @@ class ClusterService(Views):
     ) -> Cluster:
         cluster = await self._mine(actor, id, if_version)
         view = await load_view(self._store, await self._catalog.current(), cluster)
-        spec, workers = await self._next_spec(actor, view, command)
+        spec, workers = await self._next_spec(view, command)
         if spec == cluster.spec:
             return cluster
         growth = max(0, workers - cluster.spec.workers)
@@ -299,7 +298,7 @@ class ClusterService(Views):
             return await self._grow(actor, view, spec, growth)
         return await self._wish(actor, cluster, operation, spec=spec)
 
-    async def _next_spec(self, actor: Actor, view: ClusterView, command: UpdateCluster) -> tuple[ClusterSpec, int]:
+    async def _next_spec(self, view: ClusterView, command: UpdateCluster) -> tuple[ClusterSpec, int]:
         cluster, workers = view.cluster, view.cluster.spec.workers
         if command.gpus is not None and view.instance_type is not None:
             workers = admission.check_gpus(command.gpus, view.instance_type)
@@ -309,7 +308,7 @@ class ClusterService(Views):
             admission.check_config(command.config)
             admission.check_features(cluster.spec.type, command.config, self._orchestrator)
         if command.security_group_ids is not None:
-            await self._access.check_groups(actor, cluster.project_id, command.security_group_ids)
+            await check_groups(self._store, cluster.project_id, command.security_group_ids)
         changes: dict[str, Any] = {
             "workers": workers,
             "leave_first": command.leave_first,
@@ -322,8 +321,8 @@ class ClusterService(Views):
         if command.force:
             changes["force"] = True
         if command.ssh_keys is not None:
-            changes["ssh_keys"] = await self._access.public_keys(
-                actor, cluster.project_id, texts=command.ssh_keys, ids=(), saved=False
+            changes["ssh_keys"] = await public_keys(
+                self._store, cluster.project_id, texts=command.ssh_keys, ids=(), saved=False
             )
         if command.image_id is not None:
             changes["image_id"] = self._image_in(cluster.region, command.image_id, await self._catalog.current())
@@ -373,6 +372,9 @@ class ClusterService(Views):
         raise OutOfStock("others were faster, again and again", hint="ask once more")
 
     async def pause(self, actor: Actor, id: str, *, if_version: int | None = None) -> Cluster:
+        return await guarded(lambda: self._pause(actor, id, if_version))
+
+    async def _pause(self, actor: Actor, id: str, if_version: int | None) -> Cluster:
         cluster = await self._mine(actor, id, if_version)
         if cluster.spec.paused:
             return cluster
@@ -384,6 +386,9 @@ class ClusterService(Views):
         return await self._wish(actor, cluster, "pause", spec=msgspec.structs.replace(cluster.spec, paused=True))
 
     async def resume(self, actor: Actor, id: str, *, if_version: int | None = None) -> Cluster:
+        return await guarded(lambda: self._resume(actor, id, if_version))
+
+    async def _resume(self, actor: Actor, id: str, if_version: int | None) -> Cluster:
         """The compute was released, so resuming is admitted like a create: it may be out of stock."""
         cluster = await self._mine(actor, id, if_version)
         if not cluster.spec.paused:
@@ -399,6 +404,9 @@ class ClusterService(Views):
         return await self._seat_and_wish(actor, view, ask, "resume", spec=spec, guard=guard)
 
     async def attach(self, actor: Actor, id: str, mount: MountWish) -> Cluster:
+        return await guarded(lambda: self._attach(actor, id, mount))
+
+    async def _attach(self, actor: Actor, id: str, mount: MountWish) -> Cluster:
         cluster = await self._mine(actor, id, None)
         admission.check_mounts([mount])
         if cluster.phase is Phase.FAILED:
@@ -407,16 +415,22 @@ class ClusterService(Views):
         return await self._wish(actor, cluster, "attach", spec=cluster.spec, ops=ops)
 
     async def detach(self, actor: Actor, id: str, volume_id: str) -> Cluster:
+        return await guarded(lambda: self._detach(actor, id, volume_id))
+
+    async def _detach(self, actor: Actor, id: str, volume_id: str) -> Cluster:
         cluster = await self._mine(actor, id, None)
         ops = await detach_ops(self._store, cluster, volume_id)
         return await self._wish(actor, cluster, "detach", spec=cluster.spec, ops=ops)
 
     async def delete(self, actor: Actor, id: str, *, if_version: int | None = None, force: bool = False) -> Cluster:
+        return await guarded(lambda: self._delete(actor, id, if_version, force))
+
+    async def _delete(self, actor: Actor, id: str, if_version: int | None, force: bool) -> Cluster:
         cluster = await self._visible(actor, id)
         require_write(actor)
         if cluster.delete_wished_at is not None:
             return cluster
-        _check_version(cluster, if_version)
+        require_version(cluster, if_version)
         if cluster.spec.deletion_protection:
             raise Protected(
                 f"cluster {cluster.name} is protected from deletion", hint="set deletion_protection to false first"
@@ -443,10 +457,7 @@ class ClusterService(Views):
         )
         event = audit(actor, "cluster", f"{operation}_wished", wished, at=now, message=f"{operation} {cluster.name}")
         batch = [Replace(wished), *ops, Insert(request), Wake("cluster", cluster.id, now)]
-        try:
-            await self._store.apply(Batch(Step.CLUSTER_WISH, batch, [event]))
-        except VersionMismatch as moved:
-            raise Stale(f"cluster {cluster.name} changed meanwhile", hint="read it again and repeat") from moved
+        await submit(self._store, Batch(Step.CLUSTER_WISH, batch, [event]))
         return wished
 
     # --- read -----------------------------------------------------------------------------------------------------
@@ -491,15 +502,7 @@ class ClusterService(Views):
         """A cluster that this actor may change, and that is not on its way out."""
         cluster = await self._visible(actor, id)
         require_write(actor)
-        _check_version(cluster, if_version)
+        require_version(cluster, if_version)
         if cluster.delete_wished_at is not None:
             raise WrongPhase(f"cluster {cluster.name} is being deleted")
         return cluster
-
-
-def _check_version(cluster: Cluster, if_version: int | None) -> None:
-    if if_version is not None and if_version != cluster.version:
-        raise Stale(
-            f"cluster {cluster.name} is at version {cluster.version}, not {if_version}",
-            hint="read it again and repeat",
-        )

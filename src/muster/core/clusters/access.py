@@ -1,0 +1,52 @@
+"""Who and what gets into a cluster: its SSH keys, security groups and reserved address, looked up and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster.contracts.store import Find, Op, Replace, Store
+from muster.core.access.ssh import read_public_key
+from muster.errors import NotFound, Protected
+from muster.model.access import ReservedIp, SecurityGroup, SshKey
+from muster.model.base import changed
+
+
+async def public_keys(
+    store: Store, project_id: str, *, texts: Sequence[str], ids: Sequence[str], saved: bool
+) -> tuple[str, ...]:
+    """The keys given as text, those named by id, and the project's saved ones if wished; each once."""
+    known = await store.find(Find(SshKey, equals={"project_id": project_id}, order="created_at"))
+    by_id = {key.id: key for key in known}
+    for id in ids:
+        if id not in by_id:
+            raise NotFound(f"there is no ssh key {id}")
+    keys = [read_public_key(text).text for text in texts]
+    keys += [by_id[id].public_key for id in ids]
+    keys += [key.public_key for key in known] if saved else []
+    return tuple(dict.fromkeys(keys))
+
+
+async def check_groups(store: Store, project_id: str, ids: Sequence[str]) -> None:
+    if not ids:
+        return
+    groups = await store.find(Find(SecurityGroup, equals={"project_id": project_id}, one_of={"id": ids}))
+    missing = set(ids) - {group.id for group in groups}
+    if missing:
+        raise NotFound(f"there is no security group {min(missing)}")
+
+
+async def bind_address(store: Store, project_id: str, cluster_id: str, ip_id: str | None) -> list[Op]:
+    """The reserved address now belongs to this cluster; the row's version guards against two takers."""
+    if ip_id is None:
+        return []
+    ip = await store.get(ReservedIp, ip_id)
+    if ip is None or ip.project_id != project_id:
+        raise NotFound(f"there is no reserved ip {ip_id}")
+    if ip.cluster_id not in (None, cluster_id):
+        raise Protected(f"{ip.address} is attached to another cluster", field="reserved_ip_id")
+    return [Replace(changed(ip, cluster_id=cluster_id))]
+
+
+async def unbind_addresses(store: Store, cluster_id: str) -> list[Op]:
+    ips = await store.find(Find(ReservedIp, equals={"cluster_id": cluster_id}))
+    return [Replace(changed(ip, cluster_id=None)) for ip in ips]
