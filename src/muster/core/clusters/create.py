@@ -1,0 +1,224 @@
+"""Accepting a new cluster: admission in one order for every dialect, then everything in one batch.
+
+shape of the request -> right -> name -> could it *ever* fit -> quota -> balance -> is it free *now*. The same create
+again is the first answer again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster.contracts.clock import Clock, Entropy
+from muster.contracts.orchestrator import Orchestrator
+from muster.contracts.steps import Step
+from muster.contracts.store import Batch, Find, Insert, Op, Store, Wake
+from muster.core.accounts.audit import audit
+from muster.core.accounts.rights import own_project, require_write
+from muster.core.capacity.placement import Ask
+from muster.core.capacity.service import Capacity
+from muster.core.catalog.service import Catalog, CatalogService
+from muster.core.clusters import admission
+from muster.core.clusters.access import bind_address, check_groups, public_keys
+from muster.core.clusters.commands import CreateCluster
+from muster.core.clusters.mounts import mount_ops
+from muster.core.clusters.requests import new_request
+from muster.core.clusters.seating import PLACE_TRIES_MAX, Seating
+from muster.core.guarded import guarded, submit
+from muster.core.idempotency import REPEAT_WINDOW, Once, digest_of
+from muster.errors import Invalid, NameTaken, OutOfStock, UniqueViolation
+from muster.model.accounts import Actor, Project
+from muster.model.base import Instant
+from muster.model.catalog import InstanceType
+from muster.model.clusters import Cluster, ClusterSpec, ClusterStatus, Moved
+from muster.model.phases import Phase
+
+
+class Creates:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        entropy: Entropy,
+        catalog: CatalogService,
+        capacity: Capacity,
+        orchestrator: Orchestrator,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._entropy = entropy
+        self._catalog = catalog
+        self._capacity = capacity
+        self._orchestrator = orchestrator
+        self._seating = Seating(store, entropy)
+
+    async def create(self, actor: Actor, command: CreateCluster, once: Once | None = None) -> Cluster:
+        """The cluster, accepted; or the first answer again, or a refusal that says why and what would help."""
+        return await guarded(lambda: self._create(actor, command, once))
+
+    async def _create(self, actor: Actor, command: CreateCluster, once: Once | None) -> Cluster:
+        catalog = await self._catalog.current()
+        name = admission.check_name(command.name)
+        shape, workers = admission.choose_shape(command, catalog)
+        self._check_create(command, catalog)
+        require_write(actor)
+        project = await self._seating.project(own_project(actor, command.project_id))
+        first = await self._first_answer(project, name, command, once)
+        if first is not None:
+            return first
+        region = self._choose_region(command, shape, workers, catalog)
+        ask = Ask(region, command.gpu_type, shape.gpus, workers, control=0 if command.single_node else 2)
+        await self._capacity.fits_ever(ask)
+        guard = await self._seating.quota_guard(project, workers * shape.gpus)
+        spec = await self._spec(project, command, region, shape, workers, catalog)
+        for _ in range(PLACE_TRIES_MAX):
+            cluster = await self._try_create(actor, project, name, command, spec, ask, once, guard)
+            if cluster is not None:
+                return cluster
+        raise OutOfStock("others were faster, again and again", hint="ask once more")
+
+    def _check_create(self, command: CreateCluster, catalog: Catalog) -> None:
+        if command.region:
+            admission.check_region(command.region, catalog)
+        admission.check_config(command.config)
+        admission.check_mounts(command.mounts)
+        admission.check_term(command.billing, command.ends_at, self._clock.now())
+        admission.check_features(command.type, command.config, self._orchestrator)
+        if command.single_node and command.gpus_per_node not in (0, command.gpus):
+            raise Invalid("a single node holds all its GPUs itself", field="gpus_per_node")
+
+    async def _first_answer(
+        self, project: Project, name: str, command: CreateCluster, once: Once | None
+    ) -> Cluster | None:
+        """The cluster that this very create made before, if it did; a name taken by another wish is refused."""
+        if once is not None:
+            known = await once.first_answer(self._store, project.id)
+            if known is not None:
+                return await self._store.get(Cluster, known)
+        live = await self._store.find(Find(Cluster, equals={"project_id": project.id, "live_name": name}))
+        if not live:
+            return None
+        fresh = self._clock.now() - live[0].created_at <= REPEAT_WINDOW
+        if fresh and live[0].digest == digest_of(command):
+            return live[0]
+        raise NameTaken(
+            f"there is a cluster named {name}", field="name", hint="choose another name, or delete that one"
+        )
+
+    def _choose_region(self, command: CreateCluster, shape: InstanceType, workers: int, catalog: Catalog) -> str:
+        """Where the image is, if one was named; else where most of this shape is free."""
+        if command.region:
+            return command.region
+        if command.image_id:
+            return admission.choose_image(
+                command,
+                catalog.images[command.image_id].region if command.image_id in catalog.images else "",
+                catalog,
+            ).region
+        free = [
+            (row.free_nodes, row.region)
+            for row in self._capacity.summary()
+            if row.gpu_type == shape.gpu_type and row.gpus_per_node == shape.gpus
+        ]
+        if not free:
+            raise Invalid(f"no region has {shape.id}", field="gpu_type", hint="muster capacity")
+        return max(free, key=lambda row: (row[0], row[1]))[1]
+
+    async def _spec(
+        self,
+        project: Project,
+        command: CreateCluster,
+        region: str,
+        shape: InstanceType,
+        workers: int,
+        catalog: Catalog,
+    ) -> ClusterSpec:
+        await check_groups(self._store, project.id, command.security_group_ids)
+        return ClusterSpec(
+            type=command.type,
+            region=region,
+            gpu_type=command.gpu_type,
+            instance_type=shape.id,
+            workers=workers,
+            image_id=admission.choose_image(command, region, catalog).id,
+            single_node=command.single_node,
+            billing=command.billing,
+            ends_at=command.ends_at,
+            failover=command.failover,
+            deletion_protection=command.deletion_protection,
+            ssh_keys=await public_keys(
+                self._store, project.id, texts=command.ssh_keys, ids=command.ssh_key_ids, saved=command.use_saved_keys
+            ),
+            security_group_ids=command.security_group_ids,
+            reserved_ip_id=command.reserved_ip_id,
+            acceptance=command.acceptance,
+            config=command.config,
+        )
+
+    async def _try_create(
+        self,
+        actor: Actor,
+        project: Project,
+        name: str,
+        command: CreateCluster,
+        spec: ClusterSpec,
+        ask: Ask,
+        once: Once | None,
+        guard: Sequence[Op],
+    ) -> Cluster | None:
+        """One attempt; None when another took the same hosts first and it is worth placing anew."""
+        placement = await self._capacity.place(ask)
+        now = self._clock.now()
+        cluster = self._new_cluster(actor, project, name, command, spec, now)
+        try:
+            ops: list[Op] = [Insert(cluster)]
+            for new in self._seating.first_seats(cluster, placement, now):
+                ops += (Insert(new.node), Insert(new.lease))
+            more, events = await mount_ops(self._store, self._entropy, actor, cluster, command.mounts, now)
+            ops += (*more, *await bind_address(self._store, project.id, cluster.id, spec.reserved_ip_id))
+            request = new_request(
+                self._entropy.uuid(), "cluster", cluster, "create", generation=1, actor=actor, at=now
+            )
+            ops += (Insert(request), Wake("cluster", cluster.id, now), *guard)
+            if once is not None:
+                ops.append(Insert(once.record(project.id, "cluster", cluster.id, now)))
+            message = f"{name}: {ask.nodes} x {spec.instance_type} in {spec.region}"
+            event = audit(actor, "cluster", "created", cluster, at=now, message=message)
+            await submit(self._store, Batch(Step.CLUSTER_ACCEPT, ops, [event, *events]))
+            return cluster
+        except UniqueViolation as refused:
+            await self._capacity.refused(placement)
+            if refused.rule == "lease_slot":
+                return None
+            return await self._lost_race(refused, project, name, command, once)
+        except BaseException:
+            self._capacity.give_back(placement)
+            raise
+
+    async def _lost_race(
+        self, refused: UniqueViolation, project: Project, name: str, command: CreateCluster, once: Once | None
+    ) -> Cluster | None:
+        if refused.rule == "volume_live_name":
+            raise NameTaken("there is a volume of this name", field="mounts", hint="choose another name") from refused
+        return await self._first_answer(project, name, command, once)
+
+    def _new_cluster(
+        self, actor: Actor, project: Project, name: str, command: CreateCluster, spec: ClusterSpec, now: Instant
+    ) -> Cluster:
+        because = "accepted"
+        return Cluster(
+            id=self._entropy.uuid(),
+            account_id=project.account_id,
+            project_id=project.id,
+            name=name,
+            live_name=name,
+            region=spec.region,
+            phase=Phase.NETWORK,
+            phase_since=now,
+            because=because,
+            spec=spec,
+            status=ClusterStatus(history=(Moved(phase=Phase.NETWORK, at=now, because=because),)),
+            digest=digest_of(command),
+            created_by=actor.member_id or actor.key_id or actor.name,
+            created_at=now,
+            updated_at=now,
+        )

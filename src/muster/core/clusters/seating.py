@@ -1,0 +1,77 @@
+"""Seats for nodes: the quota that guards them, and the rows that hold them; for every wish that needs capacity."""
+
+from __future__ import annotations
+
+from muster.contracts.clock import Entropy
+from muster.contracts.store import Find, Op, Replace, Store
+from muster.core.capacity.placement import Grant, Placement
+from muster.core.clusters.nodes import Seat, free_ordinals, seat
+from muster.errors import NotFound, QuotaExceeded
+from muster.model.accounts import Project
+from muster.model.base import Instant, changed
+from muster.model.clusters import Cluster, Node, NodeRole
+from muster.model.hosts import Lease
+
+PLACE_TRIES_MAX = 8
+"""How often a refused grant is placed anew before the caller is told that others were faster."""
+
+
+class Seating:
+    def __init__(self, store: Store, entropy: Entropy) -> None:
+        self._store = store
+        self._entropy = entropy
+
+    async def project(self, id: str) -> Project:
+        project = await self._store.get(Project, id)
+        if project is None:
+            raise NotFound(f"there is no project {id}")
+        return project
+
+    async def quota_guard(self, project: Project, gpus: int) -> list[Op]:
+        """The guard that makes the quota true under concurrent creates: only projects with a quota pay for it."""
+        if project.gpu_quota is None:
+            return []
+        leases = await self._store.find(Find(Lease, equals={"project_id": project.id}))
+        controls = await self._control_lease_ids(project.id)
+        held = sum(lease.slots.bit_count() for lease in leases if lease.id not in controls)
+        if held + gpus > project.gpu_quota:
+            raise QuotaExceeded(
+                f"project {project.name} may hold {project.gpu_quota} GPUs: {held} are held, {gpus} more were asked",
+                field="gpus",
+                hint="ask for fewer, delete a cluster, or have the operator raise the quota",
+                details={"quota": project.gpu_quota, "held": held, "asked": gpus, "left": project.gpu_quota - held},
+            )
+        return [Replace(changed(project))]
+
+    async def _control_lease_ids(self, project_id: str) -> set[str]:
+        nodes = await self._store.find(Find(Node, equals={"project_id": project_id, "gone_at": None}))
+        return {node.lease_id for node in nodes if node.lease_id and node.role is not NodeRole.WORKER}
+
+    def first_seats(self, cluster: Cluster, placement: Placement, now: Instant) -> list[Seat]:
+        control = (NodeRole.CONTROLLER, NodeRole.LOGIN)
+        seats = [
+            self._seat(cluster, role, 0, grant, now) for role, grant in zip(control, placement.control, strict=False)
+        ]
+        seats += [self._seat(cluster, NodeRole.WORKER, i, grant, now) for i, grant in enumerate(placement.workers)]
+        return seats
+
+    def more_seats(self, cluster: Cluster, nodes: list[Node], placement: Placement, now: Instant) -> list[Seat]:
+        """Seats beside those that are taken: workers get ordinals that no living one has."""
+        ordinals = free_ordinals(nodes, len(placement.workers))
+        seats = self.first_seats(cluster, Placement((), placement.control), now)
+        return seats + [
+            self._seat(cluster, NodeRole.WORKER, ordinal, grant, now)
+            for ordinal, grant in zip(ordinals, placement.workers, strict=True)
+        ]
+
+    def _seat(self, cluster: Cluster, role: NodeRole, ordinal: int, grant: Grant, now: Instant) -> Seat:
+        return seat(
+            self._entropy,
+            cluster_id=cluster.id,
+            project_id=cluster.project_id,
+            role=role,
+            ordinal=ordinal,
+            grant=grant,
+            because="accepted",
+            at=now,
+        )
