@@ -7,13 +7,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from muster.clock import SeededEntropy
 from muster.contracts.faults import Fault, FaultKind, Place
-from muster.contracts.substrate import NodeWish
+from muster.contracts.orchestrator import Member, Target
+from muster.contracts.substrate import FabricWish, Fence, NodeWish, Power
 from muster.model.base import Instant
+from muster.model.clusters import ClusterSpec, ClusterType
+from muster.orchestrators.simulated import SimulatedOrchestrator
 from muster.substrates.simulated import SimulatedFaultDesk, SimulatedSubstrate, SimulatedWorld
 from muster.testing.clock import ManualClock
-from muster.testing.laws import Capability
+from muster.testing.laws import Capability, until
 
 REGION: Final = "us-central-8"
 SETTLE_SECONDS: Final = 2.0
@@ -113,6 +118,90 @@ class SimulatedRig:
 
     async def inject(self, kind: FaultKind, host: int, *, seconds: float | None = None) -> Fault:
         return await self.desk.inject(Fault(kind=kind, target=f"gpu-{host}", seconds=seconds))
+
+
+class SimulatedOrchestratorRig(SimulatedRig):
+    """The same, with an orchestrator and clusters of powered-up nodes for it."""
+
+    capabilities = SimulatedRig.capabilities | {Capability.REFUSES_UNDRAINED_EXPEL, Capability.HAS_KUBECONFIG}
+
+    def __init__(self, file: Path, type: ClusterType) -> None:
+        super().__init__(file)
+        self.type = type
+        self.orchestrator = SimulatedOrchestrator(self.world, self.clock)
+        self._clusters: list[str] = []
+
+    async def target(self, workers: int, *, generation: int = 1, cluster: str = "cluster-1") -> Target:
+        wishes = [self._member(cluster, "controller", 0)]
+        wishes += [self._member(cluster, "worker", n) for n in range(workers)]
+        fence = Fence(cluster, 1)
+        await self.substrate.ensure([FabricWish(key=cluster, region=REGION), *wishes], fence)
+        keys = [wish.key for wish in wishes]
+
+        async def up() -> bool:
+            seen = await self.substrate.observe(keys)
+            return all(seen[key].power is Power.UP for key in keys)
+
+        await until(self, up, f"nodes of {cluster} up")
+        seen = await self.substrate.observe(keys)
+        members = tuple(_told(wish, seen[wish.key].address) for wish in wishes)
+        spec = ClusterSpec(
+            type=self.type,
+            region=REGION,
+            gpu_type="H100_SXM",
+            instance_type="1xH100_SXM",
+            workers=workers,
+            image_id="image-1",
+        )
+        return Target(
+            cluster_id=cluster,
+            name=f"the {cluster}",
+            project_id="p",
+            generation=generation,
+            spec=spec,
+            members=members,
+        )
+
+    def _member(self, cluster: str, role: str, n: int) -> NodeWish:
+        """Workers of one cluster on a host each, so that one can be hurt alone; clusters side by side by slot."""
+        if cluster not in self._clusters:
+            self._clusters.append(cluster)
+        slot = self._clusters.index(cluster)
+        wish = self.node(f"{cluster}-{role}-{n}", fabric=cluster, host=n, slot=slot)
+        if role == "worker":
+            return replace(wish, name=f"w-{n}")
+        return replace(
+            wish, host_id="control-0", host_name="control-0", name="controller", role=role, gpu_type="", gpus=0
+        )
+
+    async def kill_node(self, node_id: str) -> None:
+        await self.kill_host(int(node_id.rsplit("-", 1)[1]))
+
+    async def hide_node(self, node_id: str) -> None:
+        await self.hide_host(int(node_id.rsplit("-", 1)[1]))
+
+
+def _told(wish: NodeWish, address: str) -> Member:
+    return Member(
+        node_id=wish.key,
+        name=wish.name,
+        role=wish.role,
+        address=address,
+        generation=wish.generation,
+        gpu_type=wish.gpu_type,
+        gpus=wish.gpus,
+        cpus=wish.cpus,
+        memory_gib=wish.memory_gib,
+    )
+
+
+@asynccontextmanager
+async def simulated_orchestrator_rig(file: Path, type: ClusterType) -> AsyncIterator[SimulatedOrchestratorRig]:
+    rig = SimulatedOrchestratorRig(file, type)
+    try:
+        yield rig
+    finally:
+        rig.close()
 
 
 @asynccontextmanager
