@@ -7,15 +7,21 @@ from typing import NamedTuple
 
 from muster.contracts.clock import Clock, Entropy
 from muster.contracts.faults import FaultDesk
+from muster.contracts.orchestrator import Orchestrator
+from muster.contracts.reconciler import Reconciler
 from muster.contracts.store import Store
+from muster.contracts.substrate import Substrate
+from muster.core.access.pool import Pools
 from muster.core.access.service import AccessService
 from muster.core.accounts.events import EventReader
 from muster.core.accounts.service import AccountService
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
+from muster.core.clusters.reconcile import ClusterReconciler
 from muster.core.clusters.requests import RequestReader
 from muster.core.clusters.service import ClusterService
 from muster.core.hosts.service import HostService
+from muster.core.volumes.reconcile import VolumeReconciler
 from muster.core.volumes.service import VolumeService
 
 
@@ -43,3 +49,44 @@ class House:
     events: EventReader
     faults: FaultDesk | None
     fleet: FleetFacts
+
+
+def build_house(
+    *,
+    store: Store,
+    clock: Clock,
+    entropy: Entropy,
+    orchestrator: Orchestrator,
+    faults: FaultDesk | None,
+    fleet: FleetFacts,
+    pools: Pools,
+) -> House:
+    """Every room, furnished. A running server and a simulated history are built by these same lines."""
+    catalog = CatalogService(store, clock)
+    capacity = Capacity(store)
+    return House(
+        store=store,
+        clock=clock,
+        entropy=entropy,
+        accounts=AccountService(store, clock, entropy),
+        catalog=catalog,
+        hosts=HostService(store, clock, entropy),
+        capacity=capacity,
+        access=AccessService(store, clock, entropy, pools),
+        volumes=VolumeService(store, clock, entropy, catalog),
+        clusters=ClusterService(store, clock, entropy, catalog, capacity, orchestrator),
+        requests=RequestReader(store),
+        events=EventReader(store),
+        faults=faults,
+        fleet=fleet,
+    )
+
+
+def reconcilers_of(house: House, substrate: Substrate, orchestrator: Orchestrator) -> list[Reconciler]:
+    """What the engine turns: one reconciler per kind of work."""
+    return [
+        VolumeReconciler(house.store, house.clock, substrate),
+        ClusterReconciler(
+            house.store, house.clock, house.entropy, house.catalog, house.capacity, substrate, orchestrator
+        ),
+    ]

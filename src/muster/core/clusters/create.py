@@ -65,7 +65,7 @@ class Creates:
         first = await self._first_answer(project, name, command, once)
         if first is not None:
             return first
-        region = self._choose_region(command, shape, workers, catalog)
+        region = self._choose_region(command, shape, catalog)
         ask = Ask(region, command.gpu_type, shape.gpus, workers, control=0 if command.single_node else 2)
         await self._capacity.fits_ever(ask)
         guard = await self._seating.quota_guard(project, workers * shape.gpus)
@@ -104,24 +104,17 @@ class Creates:
             f"there is a cluster named {name}", field="name", hint="choose another name, or delete that one"
         )
 
-    def _choose_region(self, command: CreateCluster, shape: InstanceType, workers: int, catalog: Catalog) -> str:
+    def _choose_region(self, command: CreateCluster, shape: InstanceType, catalog: Catalog) -> str:
         """Where the image is, if one was named; else where most of this shape is free."""
         if command.region:
             return command.region
         if command.image_id:
-            return admission.choose_image(
-                command,
-                catalog.images[command.image_id].region if command.image_id in catalog.images else "",
-                catalog,
-            ).region
-        free = [
-            (row.free_nodes, row.region)
-            for row in self._capacity.summary()
-            if row.gpu_type == shape.gpu_type and row.gpus_per_node == shape.gpus
-        ]
+            image = catalog.images.get(command.image_id)
+            return admission.choose_image(command, image.region if image else "", catalog).region
+        free = self._capacity.regions_by_free(shape.gpu_type, shape.gpus)
         if not free:
             raise Invalid(f"no region has {shape.id}", field="gpu_type", hint="muster capacity")
-        return max(free, key=lambda row: (row[0], row[1]))[1]
+        return free[0][0]
 
     async def _spec(
         self,

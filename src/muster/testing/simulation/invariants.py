@@ -1,0 +1,229 @@
+"""What must be true of every history: always, and when the dust has settled.
+
+Each invariant is a named function over what an outsider can see (the store's rows, the world's things, what users
+were answered) and returns a sentence when it is broken. The mutants in tests/simulation prove that each can be.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import msgspec
+
+from muster.contracts.store import Find, Store
+from muster.contracts.substrate import Owned, Substrate
+from muster.model.base import Instant
+from muster.model.clusters import Cluster, Node
+from muster.model.events import Request, RequestState
+from muster.model.hosts import Host, Lease
+from muster.model.phases import CLUSTER_MOVES, NODE_MOVES, NodePhase, Phase, VolumePhase
+from muster.model.volumes import Volume
+
+
+@dataclass
+class Ledger:
+    """What the users of a history were told, so that the house can be held to it."""
+
+    created: dict[str, str] = field(default_factory=dict)  # cluster id -> idempotency key of its create
+    by_key: dict[str, str] = field(default_factory=dict)  # idempotency key -> cluster id
+    deleted: set[str] = field(default_factory=set)  # ids whose deletion was answered
+    secrets: set[str] = field(default_factory=set)
+    broken: list[str] = field(default_factory=list)  # contradictions seen by users themselves
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A history as an outsider sees it at one instant."""
+
+    store: Store
+    substrate: Substrate
+    collisions: Callable[[], list[str]]
+    ledger: Ledger
+    now: Instant
+    stale_views: Callable[[], Awaitable[list[str]]]
+
+
+Broken: TypeAlias = str | None
+Invariant: TypeAlias = Callable[[Outside], Awaitable[Broken]]
+
+
+async def no_host_given_twice(outside: Outside) -> Broken:
+    """No two nodes were ever powered on the same slots of a host."""
+    collisions = outside.collisions()
+    return collisions[0] if collisions else None
+
+
+async def leases_match_nodes(outside: Outside) -> Broken:
+    """Every live node holds its lease, every lease belongs to a live node, and its slots are within its host."""
+    nodes = await outside.store.find(Find(Node))
+    leases = {lease.id: lease for lease in await outside.store.find(Find(Lease))}
+    live = {node.lease_id: node for node in nodes if node.phase is not NodePhase.GONE}
+    for lease_id, node in live.items():
+        if lease_id not in leases:
+            return f"node {node.name} of {node.cluster_id} is {node.phase} without a lease"
+    for lease in leases.values():
+        if lease.id not in live:
+            return f"lease {lease.id} of host {lease.host_id} is held by no live node"
+    return None
+
+
+async def slots_within_hosts(outside: Outside) -> Broken:
+    """Leases + free = inventory: taken slots are exactly the leases', and none lies outside its host."""
+    hosts = {host.id: host for host in await outside.store.find(Find(Host))}
+    held: dict[str, int] = {}
+    for lease in await outside.store.find(Find(Lease)):
+        if held.get(lease.host_id, 0) & lease.slots:
+            return f"host {lease.host_id}: two leases share slots"
+        held[lease.host_id] = held.get(lease.host_id, 0) | lease.slots
+        if lease.slots >> hosts[lease.host_id].slots:
+            return f"lease {lease.id} holds slots that host {lease.host_id} does not have"
+    taken = {host: mask for host, mask in (await outside.store.slots_taken()).items() if mask}
+    return None if taken == held else f"slots taken {taken} are not those leased {held}"
+
+
+async def moves_along_the_table(outside: Outside) -> Broken:
+    """Every step of every history is in the table of phases."""
+    for cluster in await outside.store.find(Find(Cluster)):
+        phases = [Phase(moved.phase) for moved in cluster.status.history]
+        for a, b in itertools.pairwise(phases):
+            if b not in CLUSTER_MOVES[a]:
+                return f"cluster {cluster.name} went from {a} to {b}"
+        if phases[-1] is not cluster.phase:
+            return f"cluster {cluster.name} is {cluster.phase} but its history ends in {phases[-1]}"
+    for node in await outside.store.find(Find(Node)):
+        steps = [NodePhase(moved.phase) for moved in node.history]
+        for x, y in itertools.pairwise(steps):
+            if y not in NODE_MOVES[x]:
+                return f"node {node.name} went from {x} to {y}"
+    return None
+
+
+async def intent_before_effect(outside: Outside) -> Broken:
+    """Nothing exists in the world that is not written down first, and nothing lives on after it was called gone."""
+    nodes = {node.id: node for node in await outside.store.find(Find(Node))}
+    clusters = {cluster.id: cluster for cluster in await outside.store.find(Find(Cluster))}
+    volumes = {volume.id: volume for volume in await outside.store.find(Find(Volume))}
+    for owned in await outside.substrate.owned():
+        if owned.key not in {"node": nodes, "fabric": clusters, "volume": volumes}[owned.kind]:
+            return f"{owned.kind} {owned.key} exists but was never written down"
+    return None
+
+
+async def gone_is_gone(outside: Outside) -> Broken:
+    """What the store calls gone is not in the world."""
+    nodes = {node.id: node for node in await outside.store.find(Find(Node))}
+    clusters = {cluster.id: cluster for cluster in await outside.store.find(Find(Cluster))}
+    volumes = {volume.id: volume for volume in await outside.store.find(Find(Volume))}
+    for owned in await outside.substrate.owned():
+        if owned.kind == "node" and owned.key in nodes and nodes[owned.key].phase is NodePhase.GONE:
+            return f"node {owned.key} is gone in the store and there in the world"
+        if owned.kind == "fabric" and owned.key in clusters and clusters[owned.key].phase is Phase.GONE:
+            return f"cluster {owned.key} is gone in the store and its network is there in the world"
+        if owned.kind == "volume" and owned.key in volumes and volumes[owned.key].phase is VolumePhase.GONE:
+            return f"volume {owned.key} is gone in the store and there in the world"
+    return None
+
+
+async def answered_is_kept(outside: Outside) -> Broken:
+    """A create that was answered is there, until its deletion was asked for."""
+    for id in outside.ledger.created:
+        if await outside.store.get(Cluster, id) is None:
+            return f"cluster {id} was answered and is not there"
+    for id in outside.ledger.deleted:
+        cluster = await outside.store.get(Cluster, id)
+        if cluster is not None and cluster.delete_wished_at is None:
+            return f"the deletion of cluster {id} was answered and is not wished"
+    return None
+
+
+async def one_create_one_cluster(outside: Outside) -> Broken:
+    """However often a create was repeated, it made one cluster; names are unique among the living."""
+    if outside.ledger.broken:
+        return outside.ledger.broken[0]
+    living: dict[tuple[str, str], str] = {}
+    for cluster in await outside.store.find(Find(Cluster)):
+        if cluster.delete_wished_at is None and cluster.phase is not Phase.GONE:
+            first = living.setdefault((cluster.project_id, cluster.name), cluster.id)
+            if first != cluster.id:
+                return f"two living clusters are named {cluster.name}"
+    return None
+
+
+async def no_secret_in_an_event(outside: Outside) -> Broken:
+    for event in await outside.store.events(after=0, limit=100_000):
+        text = msgspec.json.encode(event).decode()
+        if any(secret in text for secret in outside.ledger.secrets):
+            return f"event {event.seq} ({event.type}) carries a secret"
+    return None
+
+
+async def views_are_fresh(outside: Outside) -> Broken:
+    """A cached document is what a fresh one would be."""
+    stale = await outside.stale_views()
+    return stale[0] if stale else None
+
+
+async def everything_settles(outside: Outside) -> Broken:
+    """Eventually: settled, gone, or honestly stuck."""
+    rest = (Phase.READY, Phase.DEGRADED, Phase.FAILED, Phase.PAUSED, Phase.GONE)
+    for cluster in await outside.store.find(Find(Cluster)):
+        if cluster.phase not in rest and cluster.stuck_since(outside.now) is None:
+            return f"cluster {cluster.name} is still {cluster.phase}, waiting for {cluster.status.waiting_for!r}"
+        if cluster.delete_wished_at is not None and cluster.phase is not Phase.GONE:
+            return f"cluster {cluster.name} was to be deleted and is {cluster.phase}"
+    return None
+
+
+async def healthy_is_ready(outside: Outside) -> Broken:
+    """Eventually, with no fault left: what is wanted serves with all its nodes, and no node is left over."""
+    for cluster in await outside.store.find(Find(Cluster)):
+        nodes = await outside.store.find(Find(Node, equals={"cluster_id": cluster.id}))
+        running = [node for node in nodes if node.phase is NodePhase.RUNNING and node.role == "worker"]
+        if cluster.phase in (Phase.READY, Phase.DEGRADED) and len(running) > cluster.spec.workers:
+            return f"cluster {cluster.name} has {len(running)} workers and wants {cluster.spec.workers}"
+        if cluster.phase is Phase.READY and len(running) != cluster.spec.workers:
+            return f"cluster {cluster.name} is ready with {len(running)} of {cluster.spec.workers} workers"
+    return None
+
+
+async def requests_end(outside: Outside) -> Broken:
+    """Eventually: no request stays open on a cluster that has come to rest."""
+    open_states = (RequestState.PENDING, RequestState.PROCESSING)
+    for request in await outside.store.find(Find(Request, one_of={"state": [str(s) for s in open_states]})):
+        noun: type[Cluster] | type[Volume] = Cluster if request.kind == "cluster" else Volume
+        resource = await outside.store.get(noun, request.resource_id)
+        if resource is None or resource.gone_at is not None or resource.phase in (Phase.READY, Phase.FAILED):
+            return f"request {request.operation} of {request.kind} {request.resource_id} is still {request.state}"
+    return None
+
+
+async def no_orphan(outside: Outside) -> Broken:
+    """Eventually: everything in the world belongs to something alive in the store."""
+    live = {node.id for node in await outside.store.find(Find(Node)) if node.phase is not NodePhase.GONE}
+    live |= {cluster.id for cluster in await outside.store.find(Find(Cluster, equals={"gone_at": None}))}
+    live |= {volume.id for volume in await outside.store.find(Find(Volume, equals={"gone_at": None}))}
+    orphans: list[Owned] = [owned for owned in await outside.substrate.owned() if owned.key not in live]
+    return f"{orphans[0].kind} {orphans[0].key} of {orphans[0].owner} is an orphan" if orphans else None
+
+
+ALWAYS: Final[dict[str, Invariant]] = {
+    check.__name__: check
+    for check in (
+        no_host_given_twice,
+        leases_match_nodes,
+        slots_within_hosts,
+        moves_along_the_table,
+        intent_before_effect,
+        gone_is_gone,
+        answered_is_kept,
+        one_create_one_cluster,
+        no_secret_in_an_event,
+        views_are_fresh,
+    )
+}
+EVENTUALLY: Final[dict[str, Invariant]] = {
+    check.__name__: check for check in (everything_settles, healthy_is_ready, requests_end, no_orphan)
+}
