@@ -1,0 +1,202 @@
+"""Where there is room: the placement index kept abreast of the database, and its refusals as errors with a way out.
+
+Leans on the store and on index.py. The index is only a hint. It is fed from the capacity log, so each replica has its
+own; a grant is believed taken the moment it is handed out, and the unique slots in the database have the last word.
+Whoever is refused there comes back with `refused`, and what was believed wrongly is read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Final, NoReturn
+
+from muster.contracts.store import CapacityChange, Find, Store
+from muster.core.capacity.index import CapacityIndex, Stock
+from muster.core.capacity.placement import Ask, Grant, Placement, Refusal, Why
+from muster.errors import NeverFits, OutOfStock, Unavailable
+from muster.model.hosts import Host, Lease
+
+HOSTS_PER_READ: Final = 2_000
+LINES_PER_READ: Final = 2_000
+LINES_BEHIND_MAX: Final = 20_000
+"""Further behind than this, reading the whole fleet anew is the shorter way."""
+
+
+class Capacity:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._index = CapacityIndex()
+        self._seq = -1  # the last line of the capacity log that the index knows; -1 = nothing was read yet
+        self._doubtful: set[str] = set()  # hosts to read again before the next decision
+        self._turn = asyncio.Lock()
+        self._asked = 0
+        self._answered = 0
+
+    @property
+    def loaded(self) -> bool:
+        return self._seq >= 0
+
+    async def ready(self) -> None:
+        """Read the fleet, if that was not done before."""
+        await self.sync()
+
+    async def sync(self) -> None:
+        """Know all that was committed before this call. Callers who wait for the same turn share one reading."""
+        self._asked = ticket = self._asked + 1
+        async with self._turn:
+            if self._answered >= ticket:
+                return
+            answers = self._asked
+            await self._catch_up()
+            self._answered = answers
+
+    async def fits_ever(self, ask: Ask) -> None:
+        """Raise `NeverFits` when no amount of waiting would help. Believes a yes, checks a no."""
+        if self._index.never(ask) is None:
+            return
+        await self.sync()
+        refusal = self._index.never(ask)
+        if refusal is not None:
+            _refuse(ask, refusal)
+
+    async def place(self, ask: Ask) -> Placement:
+        """Grants that are free as far as we know, and from now on believed taken. Ends in a batch that is applied,
+        or in `refused` or `give_back`."""
+        await self.sync()
+        answer = self._index.place(ask)
+        if isinstance(answer, Refusal):
+            _refuse(ask, answer)
+        self._index.take(answer.workers + answer.control)
+        return answer
+
+    async def refused(self, placement: Placement) -> None:
+        """The database refused the batch: our belief about these hosts was wrong, so read them again."""
+        self.give_back(placement)
+        async with self._turn:
+            await self._read_doubtful()
+
+    def give_back(self, placement: Placement) -> None:
+        """The batch was not submitted, or nobody knows how it ended: these hosts are read again before use."""
+        for host_id, slots in placement.workers + placement.control:
+            self._index.free(host_id, slots)
+            self._doubtful.add(host_id)
+
+    def summary(self) -> list[Stock]:
+        """Free and total nodes by region, GPU type and GPUs per node, as of the last `sync`."""
+        self._require_loaded()
+        return self._index.summary()
+
+    def regions_by_free(self, gpu_type: str, gpus: int) -> list[tuple[str, int]]:
+        """(region, free nodes of this shape), most first, as of the last `sync`."""
+        self._require_loaded()
+        return self._index.regions_by_free(gpu_type, gpus)
+
+    def _require_loaded(self) -> None:
+        if not self.loaded:
+            raise Unavailable("the fleet is still being read", hint="ask again in a second")
+
+    # ---- following the database
+
+    async def _catch_up(self) -> None:
+        if not self.loaded:
+            await self._load()
+        lines = await self._store.capacity_log(self._seq, LINES_PER_READ)
+        while lines:
+            if len(lines) == LINES_PER_READ and await self._store.capacity_seq() - self._seq > LINES_BEHIND_MAX:
+                await self._load()
+            else:
+                self._follow(lines)
+                await self._read_doubtful()
+            if len(lines) < LINES_PER_READ:
+                break
+            lines = await self._store.capacity_log(self._seq, LINES_PER_READ)
+        if self._doubtful:
+            await self._read_doubtful()
+
+    def _follow(self, lines: Sequence[CapacityChange]) -> None:
+        """Each line says what became of some slots, so lines read twice, or late, come to the same in the end."""
+        for _, host_id, taken, freed in lines:
+            if taken:
+                self._index.take((Grant(host_id, taken),))
+            if freed:
+                self._index.free(host_id, freed)
+            if not taken and not freed:
+                self._doubtful.add(host_id)
+        self._seq = lines[-1].seq
+
+    async def _load(self) -> None:
+        """The whole fleet, a page at a time so that others get their turn; the log's end is noted first, for what
+        happens meanwhile is then followed from there."""
+        seq = await self._store.capacity_seq()
+        taken = await self._store.slots_taken()
+        index, after = CapacityIndex(), None
+        while True:
+            hosts = await self._store.find(Find(Host, after=after, limit=HOSTS_PER_READ))
+            for host in hosts:
+                index.set_host(host, taken.get(host.id, 0))
+            if len(hosts) < HOSTS_PER_READ:
+                break
+            after = (hosts[-1].id, hosts[-1].id)
+            await asyncio.sleep(0)
+        self._index, self._seq = index, seq
+
+    async def _read_doubtful(self) -> None:
+        """Hosts that changed, or of which we may believe something wrong: what the database says of them now."""
+        while self._doubtful:
+            ids = set(islice(self._doubtful, HOSTS_PER_READ))
+            self._doubtful -= ids  # before the reading: whoever casts doubt while we read is heard in the next round
+            try:
+                await self._read(ids)
+            except BaseException:
+                self._doubtful |= ids
+                raise
+
+    async def _read(self, ids: set[str]) -> None:
+        hosts = await self._store.find(Find(Host, one_of={"id": list(ids)}))
+        leases = await self._store.find(Find(Lease, one_of={"host_id": list(ids)}))
+        held = _held(leases)
+        for host in hosts:
+            self._index.set_host(host, held[host.id])
+        for gone in ids.difference(host.id for host in hosts):
+            self._index.drop_host(gone)
+
+
+def _held(leases: Iterable[Lease]) -> dict[str, int]:
+    held: dict[str, int] = defaultdict(int)
+    for lease in leases:
+        held[lease.host_id] |= lease.slots
+    return held
+
+
+# ---- refusals in words
+
+
+def _refuse(ask: Ask, refusal: Refusal) -> NoReturn:
+    error = OutOfStock if refusal.why is Why.NOT_NOW else NeverFits
+    details = {
+        "region": ask.region,
+        "gpu_type": ask.gpu_type,
+        "gpus_per_node": ask.gpus_per_node,
+        "asked_nodes": ask.nodes,
+        "free_nodes": refusal.free_nodes,
+        "total_nodes": refusal.total_nodes,
+        "elsewhere": [{"region": region, "free_nodes": nodes} for region, nodes in refusal.elsewhere],
+    }
+    raise error(refusal.message, hint=_hint(ask, refusal), details=details)
+
+
+def _hint(ask: Ask, refusal: Refusal) -> str:
+    """What is nearest to the wish: the same elsewhere, or less of it here."""
+    ways = []
+    if refusal.elsewhere:
+        region, nodes = refusal.elsewhere[0]
+        ways.append(f"{region} has {nodes} such nodes free")
+    here = refusal.free_nodes if refusal.why is Why.NOT_NOW else refusal.total_nodes
+    if 0 < here < ask.nodes:
+        ways.append(f"ask for at most {here} nodes ({here * ask.gpus_per_node} GPUs) here")
+    if refusal.why is Why.NOT_NOW:
+        ways.append("try again when something has been freed")
+    return "; or ".join(ways) or "ask the operator for more hosts, or choose another GPU type"
