@@ -1,0 +1,94 @@
+"""Hosts, room, trouble on demand and the fleet itself, on the native wire."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import asdict
+
+from muster.contracts.faults import Fault, FaultDesk
+from muster.contracts.http import Call, Reply
+from muster.core.accounts.rights import require_operator
+from muster.core.figures import backlog, hosts
+from muster.core.hosts.service import HostSpec
+from muster.core.house import House
+from muster.dialects.native import views, wire
+from muster.dialects.native.asking import paging, read, text
+from muster.dialects.native.replies import answer, listing, nothing, page_reply
+from muster.dialects.native.translate import shown
+from muster.errors import Invalid, NotFound, Unsupported
+from muster.model.hosts import Host, HostRole
+
+
+class Fleet:
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def hosts(self, call: Call) -> Reply:
+        page = await self._house.hosts.hosts(
+            call.actor, region=text(call, "region"), role=_role(text(call, "role")), **paging(call)
+        )
+        return page_reply(page, views.Host)
+
+    async def import_hosts(self, call: Call) -> Reply:
+        said = read(call, wire.HostImport)
+        specs = msgspec.convert(said.hosts, list[HostSpec], from_attributes=True)
+        made = await self._house.hosts.import_hosts(call.actor, specs)
+        view = {"items": [shown(host, views.Host) for host in made], "next_cursor": None}
+        return answer(view, status=201)
+
+    async def host(self, call: Call) -> Reply:
+        return _host(await self._house.hosts.host(call.actor, call.params["id"]))
+
+    async def cordon(self, call: Call) -> Reply:
+        said = read(call, wire.Cordon)
+        return _host(await self._house.hosts.cordon(call.actor, call.params["id"], said.reason))
+
+    async def uncordon(self, call: Call) -> Reply:
+        return _host(await self._house.hosts.uncordon(call.actor, call.params["id"]))
+
+    async def capacity(self, call: Call) -> Reply:
+        await self._house.capacity.sync()
+        return listing(shown(row, views.Room) for row in self._house.capacity.summary())
+
+    async def fleet(self, call: Call) -> Reply:
+        due, work = await backlog(self._house)
+        facts = self._house.fleet
+        view = views.Fleet(
+            substrate=facts.substrate,
+            simulated=facts.simulated,
+            hosts=await hosts(self._house),
+            engine={"due": due, "work": work},
+        )
+        return answer(view)
+
+    # --- trouble on demand
+
+    async def faults(self, call: Call) -> Reply:
+        return listing(shown(fault, views.Fault) for fault in await self._desk(call).faults())
+
+    async def inject(self, call: Call) -> Reply:
+        desk = self._desk(call)
+        fault = await desk.inject(Fault(**asdict(read(call, wire.NewFault))))
+        return answer(shown(fault, views.Fault), status=201, location=f"faults/{fault.id}")
+
+    async def clear(self, call: Call) -> Reply:
+        if not await self._desk(call).clear(call.params["id"]):
+            raise NotFound(f"there is no fault {call.params['id']}")
+        return nothing()
+
+    def _desk(self, call: Call) -> FaultDesk:
+        require_operator(call.actor)
+        if self._house.faults is None:
+            raise Unsupported("this fleet is real: it has trouble of its own", hint="use --fleet simulated")
+        return self._house.faults
+
+
+def _host(host: Host) -> Reply:
+    return answer(shown(host, views.Host), tag=host.version)
+
+
+def _role(said: str | None) -> HostRole | None:
+    try:
+        return None if said is None else HostRole(said)
+    except ValueError:
+        raise Invalid("role must be gpu or control", field="role") from None

@@ -1,0 +1,210 @@
+"""Between the house's words and the native wire's, both ways. Pure.
+
+Leans on model, core's commands and views, and this dialect's structs. *Law.* Total: every field of a noun that may be
+told has its place; instants become stamps by the one rule below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+from msgspec.structs import asdict
+
+from muster.core.clusters.commands import CreateCluster, MountWish, UpdateCluster
+from muster.core.clusters.explain import Explanation
+from muster.core.clusters.snapshot import ClusterView
+from muster.dialects.native import views, wire
+from muster.model.base import Instant
+from muster.model.clusters import Cluster, ClusterConfig, Condition, Node, NodeRole
+from muster.model.phases import CLUSTER_LIMITS
+from muster.model.volumes import Volume
+
+V = TypeVar("V", bound=views.View)
+
+_STAMP_ENDS: Final = ("_at", "_since", "_from")
+_STAMP_NAMES: Final = frozenset({"at", "since", "until"})
+_NEVER: Final = 10**15
+"""An instant beyond all others: a phase without a limit is never late."""
+
+HEAD_BYTES: Final = 32
+"""Before a rendered cluster: when it becomes stuck, and its version, 16 digits each. Neither is sent."""
+
+_FRESH, _STUCK = b'{"stuck":false', b'{"stuck":true'
+
+
+def stamp(at: Instant) -> str:
+    """RFC 3339 with milliseconds and Z."""
+    return datetime.fromtimestamp(at / 1_000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def instant(at: datetime | None) -> Instant | None:
+    return None if at is None else int(at.timestamp() * 1_000)
+
+
+def shown(noun: Any, view: type[V], **instead: Any) -> V:
+    """A noun as this view: fields of the same name, instants stamped, `instead` taking precedence."""
+    fields = {name: _field(noun, name) for name in view.__struct_fields__ if name not in instead}
+    return view(**fields, **instead)
+
+
+def _field(noun: Any, name: str) -> Any:
+    value = getattr(noun, name)
+    if value is not None and (name in _STAMP_NAMES or name.endswith(_STAMP_ENDS)):
+        return stamp(value)
+    return value
+
+
+# --- clusters
+
+
+def render_cluster(view: ClusterView, simulated: bool) -> bytes:
+    """The document that is kept: `stuck` is always false in it and set right by `told` at the moment of telling."""
+    cluster = view.cluster
+    limit = CLUSTER_LIMITS[cluster.phase]
+    late_at = _NEVER if limit is None else cluster.phase_since + limit
+    return b"%016d%016d" % (late_at, cluster.version) + msgspec.json.encode(cluster_view(view, simulated))
+
+
+def told(document: bytes, now: Instant) -> bytes:
+    """A kept document as it is true now."""
+    if document[:16] >= b"%016d" % now:
+        return document[HEAD_BYTES:]
+    return _STUCK + document[HEAD_BYTES + len(_FRESH) :]
+
+
+def told_page(documents: Sequence[bytes], next_cursor: str | None, now: Instant) -> bytes:
+    tail = msgspec.json.encode(next_cursor)
+    return b'{"items":[' + b",".join(told(each, now) for each in documents) + b'],"next_cursor":' + tail + b"}"
+
+
+def tag_of(document: bytes) -> str:
+    return f'"{int(document[16:HEAD_BYTES])}"'
+
+
+def cluster_view(view: ClusterView, simulated: bool) -> views.Cluster:
+    cluster, spec, status = view.cluster, view.cluster.spec, view.cluster.status
+    said = {name: getattr(spec, name) for name in _SPOKEN}
+    return shown(
+        cluster,
+        views.Cluster,
+        **said,
+        stuck=False,
+        gpus=view.gpus,
+        ends_at=None if spec.ends_at is None else stamp(spec.ends_at),
+        ssh_keys=list(spec.ssh_keys),
+        security_group_ids=list(spec.security_group_ids),
+        config=msgspec.convert(spec.config, wire.Config, from_attributes=True),
+        acceptance=msgspec.convert(spec.acceptance, wire.Acceptance, from_attributes=True),
+        observed_generation=status.observed_generation,
+        conditions=conditions(status.conditions),
+        history=[shown(moved, views.Moved) for moved in status.history],
+        waiting=waiting(status.waiting_for, status.waiting_until),
+        nodes=nodes(view),
+        volumes=mounts(view),
+        tests=[shown(result, views.Tested) for result in status.tests],
+        access=shown(status.access, views.Access),
+        simulated=simulated,
+        first_ready_at=None if status.first_ready_at is None else stamp(status.first_ready_at),
+    )
+
+
+_SPOKEN: Final = (
+    "type",
+    "gpu_type",
+    "instance_type",
+    "workers",
+    "image_id",
+    "billing",
+    "failover",
+    "paused",
+    "deletion_protection",
+    "reserved_ip_id",
+)
+"""Fields of a wish that are told as they are."""
+
+
+def conditions(said: Sequence[Condition]) -> list[views.Condition]:
+    return [shown(condition, views.Condition) for condition in said]
+
+
+def waiting(reason: str, until: Instant | None) -> views.Waiting | None:
+    return views.Waiting(for_=reason, until=None if until is None else stamp(until)) if reason else None
+
+
+def nodes(view: ClusterView) -> list[views.Node]:
+    return [_node(view, node) for node in view.nodes]
+
+
+def _node(view: ClusterView, node: Node) -> views.Node:
+    host = view.hosts.get(node.host_id or "")
+    lease = view.leases.get(node.lease_id or "")
+    mask = lease.slots if lease else 0
+    slots = [slot for slot in range(mask.bit_length()) if mask >> slot & 1]
+    works = node.role is NodeRole.WORKER or view.cluster.spec.single_node
+    return shown(
+        node, views.Node, host_name=host.name if host else None, gpus=len(slots) if works else 0, slots=slots
+    )
+
+
+def mounts(view: ClusterView) -> list[views.Mounted]:
+    return [
+        views.Mounted(
+            volume_id=volume.id,
+            name=volume.name,
+            mount_path=attachment.mount_path,
+            read_only=attachment.read_only,
+            size_gib=volume.size_gib,
+            phase=volume.phase,
+        )
+        for attachment, volume in view.mounts
+    ]
+
+
+def explained(cluster: Cluster, why: Explanation) -> views.Explained:
+    return shown(
+        why,
+        views.Explained,
+        id=cluster.id,
+        name=cluster.name,
+        waiting=waiting(why.waiting_for, why.waiting_until),
+        conditions=conditions(why.conditions),
+        troubled=list(why.troubled),
+        steps=[shown(event, views.Event) for event in why.steps],
+    )
+
+
+def create_cluster(said: wire.NewCluster) -> CreateCluster:
+    return _command(said, CreateCluster)
+
+
+def update_cluster(said: wire.ClusterChange, config: ClusterConfig | None) -> UpdateCluster:
+    return msgspec.structs.replace(_command(said, UpdateCluster, leave_out=("config",)), config=config)
+
+
+def mount_wish(said: wire.MountBody) -> MountWish:
+    return MountWish(volume_id=said.volume_id, path=said.path, read_only=said.read_only)
+
+
+C = TypeVar("C", CreateCluster, UpdateCluster)
+
+
+def _command(said: wire.NewCluster | wire.ClusterChange, command: type[C], leave_out: tuple[str, ...] = ()) -> C:
+    fields = asdict(said) | {"ends_at": instant(said.ends_at)}
+    return msgspec.convert({k: v for k, v in fields.items() if k not in leave_out}, command, from_attributes=True)
+
+
+def changed_config(now: ClusterConfig, said: dict[str, Any]) -> ClusterConfig:
+    """The present configuration with what a caller said laid over it; what was not said stays."""
+    current = cast(dict[str, Any], msgspec.to_builtins(now))
+    scripts = {**current.get("scripts", {}), **said.get("scripts", {})}
+    return msgspec.convert({**current, **said, "scripts": scripts}, ClusterConfig)
+
+
+# --- volumes
+
+
+def volume_view(volume: Volume, now: Instant) -> views.Volume:
+    return shown(volume, views.Volume, stuck=volume.stuck_since(now) is not None)
