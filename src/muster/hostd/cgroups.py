@@ -1,0 +1,146 @@
+"""Limits for nodes, and the marker no tenant can forge: the cgroup a process sits in.
+
+Leans on the cgroup file systems as they are mounted: v1, hybrid (v1 controllers and a bare v2) or v2 only. Laws: the
+number of processes is limited before anything of the tenant's runs; a whole tree `muster-HOME/FABRIC/NODE` per home,
+so two homes never meet; killing goes by membership, whatever a process calls itself.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_V1: Final = ("pids", "memory", "cpu", "devices", "unified")
+# null zero full random urandom tty ptmx pts, the simulated GPUs, and 0:0, an overlay's whiteout
+_DEVICES: Final = (
+    *("c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 1:8 rwm", "c 1:9 rwm"),
+    *("c 5:0 rwm", "c 5:2 rwm", "c 136:* rwm", "c 60:* rwm", "c 0:0 m"),
+)
+
+
+class Limits(NamedTuple):
+    pids: int
+    memory_bytes: int
+    cpu_weight: int = 100
+
+
+class Cgroups:
+    def __init__(self, home_id: str, mounted: Path = Path("/sys/fs/cgroup")) -> None:
+        self._top = f"muster-{home_id}"
+        self._v2 = (mounted / "cgroup.controllers").exists()
+        names = ("",) if self._v2 else tuple(name for name in _V1 if (mounted / name).is_dir())
+        self._trees = {name: mounted / name / self._top for name in names}
+
+    @property
+    def usable(self) -> bool:
+        return bool(self._trees)
+
+    def make(self, path: tuple[str, ...], limits: Limits | None = None, *, devices: bool = False) -> None:
+        for tree in self._trees.values():
+            directory = tree.joinpath(*path)
+            directory.mkdir(parents=True, exist_ok=True)
+            if self._v2:
+                self._delegate(tree, path)
+        if limits is not None:
+            self._limit(path, limits)
+        if devices and "devices" in self._trees:
+            directory = self._trees["devices"].joinpath(*path)
+            _write(directory / "devices.deny", "a")
+            for device in _DEVICES:
+                _write(directory / "devices.allow", device)
+
+    def _delegate(self, tree: Path, path: tuple[str, ...]) -> None:
+        """v2: every level hands its controllers down."""
+        level = tree
+        for step in (*path, None):
+            for controller in ("+pids", "+memory", "+cpu"):
+                _try_write(level.parent / "cgroup.subtree_control", controller)
+            if step is not None:
+                level = level / step
+
+    def _limit(self, path: tuple[str, ...], limits: Limits) -> None:
+        # pids first: the only thing between a fork bomb and the machine
+        if self._v2:
+            directory = self._trees[""].joinpath(*path)
+            _try_write(directory / "pids.max", str(limits.pids))
+            _try_write(directory / "memory.max", str(limits.memory_bytes))
+            _try_write(directory / "memory.swap.max", "0")
+            _try_write(directory / "cpu.weight", str(limits.cpu_weight))
+            return
+        for tree, name, value in (
+            ("pids", "pids.max", limits.pids),
+            ("memory", "memory.limit_in_bytes", limits.memory_bytes),
+            ("cpu", "cpu.shares", limits.cpu_weight * 1024 // 100),
+        ):
+            if tree in self._trees:
+                _write(self._trees[tree].joinpath(*path) / name, str(value))
+
+    def join_files(self, path: tuple[str, ...]) -> list[str]:
+        """The files into which a process writes `0` to become a member."""
+        return [str(tree.joinpath(*path) / "cgroup.procs") for tree in self._trees.values()]
+
+    def members(self, path: tuple[str, ...] = ()) -> list[int]:
+        """Every process below, by any tree: a process that missed one is still found by another."""
+        found: set[int] = set()
+        for tree in self._trees.values():
+            for directory, _, _ in os.walk(tree.joinpath(*path)):
+                found.update(_pids(Path(directory) / "cgroup.procs"))
+        return sorted(found)
+
+    def children(self, path: tuple[str, ...] = ()) -> set[str]:
+        names: set[str] = set()
+        for tree in self._trees.values():
+            directory = tree.joinpath(*path)
+            if directory.is_dir():
+                names.update(entry.name for entry in directory.iterdir() if entry.is_dir())
+        return names
+
+    def kill(self, path: tuple[str, ...] = ()) -> bool:
+        """Kill all members; True when there are none left. Call again until it says so."""
+        members = self.members(path)
+        for pid in members:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        return not members
+
+    def remove(self, path: tuple[str, ...] = ()) -> bool:
+        """Remove the emptied directories; True when none is left."""
+        gone = True
+        for tree in self._trees.values():
+            for directory, _, _ in os.walk(tree.joinpath(*path), topdown=False):
+                gone = _rmdir(directory) and gone
+        return gone
+
+
+def _rmdir(directory: str) -> bool:
+    try:
+        os.rmdir(directory)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _pids(path: Path) -> list[int]:
+    try:
+        return [int(word) for word in path.read_text().split()]
+    except OSError:
+        return []
+
+
+def _write(path: Path, value: str) -> None:
+    with path.open("w") as handle:
+        handle.write(value)
+
+
+def _try_write(path: Path, value: str) -> None:
+    """For what a v2 parent may not have delegated: the limit is then missing, which `doctor` tells."""
+    try:
+        _write(path, value)
+    except OSError:
+        return

@@ -1,0 +1,141 @@
+"""What hostd's three trades (fabrics, volumes, nodes) share: memory, tools, and one worker per thing.
+
+Leans on state, cgroups, children. Laws: for one key there is at most one worker; a worker is level-triggered: it
+looks at the record and does the next thing until record and world agree, so being asked twice, or restarted, is
+harmless; every change of a record is announced to its owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from muster.errors import DriverError
+from muster.hostd.cgroups import Cgroups, Limits
+from muster.hostd.children import Children
+from muster.hostd.processes import Identity
+from muster.hostd.state import FabricRecord, NodeRecord, State, VolumeRecord
+
+log = logging.getLogger("muster.hostd")
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+class Rations(NamedTuple):
+    """What a node really gets of this machine, whatever its instance type says."""
+
+    node: Limits
+    whole: Limits
+    disk_bytes: int
+    tmp_bytes: int
+    home_bytes: int = 16 * GIB
+
+    @staticmethod
+    def of_this_machine() -> Rations:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        node = max(512 * MIB, min(8 * GIB, memory // 4))
+        return Rations(
+            node=Limits(pids=1024, memory_bytes=node),
+            whole=Limits(pids=24_000, memory_bytes=memory * 4 // 5, cpu_weight=100),
+            # tmpfs is charged to the node's memory and cannot be reclaimed: together they stay below the limit
+            disk_bytes=node // 2,
+            tmp_bytes=node // 8,
+        )
+
+
+class Shop:
+    def __init__(self, state: State, cgroups: Cgroups, children: Children, rations: Rations, rootfs: Path) -> None:
+        self.state = state
+        self.cgroups = cgroups
+        self.children = children
+        self.rations = rations
+        self.rootfs = rootfs
+        self.fabrics: dict[str, FabricRecord] = {}
+        self.nodes: dict[str, NodeRecord] = {}
+        self.volumes: dict[str, VolumeRecord] = {}
+        self.listeners: set[Callable[[str], None]] = set()
+        self.users = _users(rootfs)
+
+    def announce(self, owner: str) -> None:
+        for listener in list(self.listeners):
+            listener(owner)
+
+    def put_fabric(self, record: FabricRecord) -> FabricRecord:
+        self.fabrics[record.wish.key] = self.state.save("fabric", record)
+        self.announce(record.owner)
+        return record
+
+    def put_node(self, record: NodeRecord) -> NodeRecord:
+        self.nodes[record.wish.key] = self.state.save("node", record)
+        self.announce(record.owner)
+        return record
+
+    def put_volume(self, record: VolumeRecord) -> VolumeRecord:
+        self.volumes[record.wish.key] = self.state.save("volume", record)
+        self.announce(record.owner)
+        return record
+
+
+def _users(rootfs: Path) -> dict[str, tuple[int, int]]:
+    path = rootfs / "etc/passwd"
+    rows = (line.split(":") for line in path.read_text().splitlines()) if path.exists() else ()
+    return {row[0]: (int(row[2]), int(row[3])) for row in rows}
+
+
+class Workers:
+    """At most one running task per key; a kick during its run makes it look once more."""
+
+    def __init__(self, drive: Callable[[str], Awaitable[None]], fail: Callable[[str, str], None]) -> None:
+        self._drive = drive
+        self._fail = fail
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()
+
+    def kick(self, key: str) -> None:
+        if key in self._tasks:
+            self._again.add(key)
+        else:
+            self._tasks[key] = asyncio.create_task(self._work(key))
+
+    async def _work(self, key: str) -> None:
+        try:
+            while True:
+                self._again.discard(key)
+                try:
+                    await self._drive(key)
+                except (DriverError, OSError, RuntimeError, TimeoutError) as error:
+                    log.warning("%s: %s", key, error)
+                    self._fail(key, str(error) or type(error).__name__)
+                if key not in self._again:
+                    return
+        finally:
+            del self._tasks[key]
+
+
+class Deathwatch:
+    """Learns of a process's end from the kernel, within milliseconds, through its pidfd."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, int] = {}
+
+    def watch(self, who: Identity, ended: Callable[[], None]) -> None:
+        if who.pid in self._open:
+            return
+        try:
+            fd = os.pidfd_open(who.pid)
+        except ProcessLookupError:
+            asyncio.get_running_loop().call_soon(ended)
+            return
+        self._open[who.pid] = fd
+        asyncio.get_running_loop().add_reader(fd, self._ended, who.pid, ended)
+
+    def _ended(self, pid: int, ended: Callable[[], None]) -> None:
+        fd = self._open.pop(pid)
+        asyncio.get_running_loop().remove_reader(fd)
+        os.close(fd)
+        ended()

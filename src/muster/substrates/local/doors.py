@@ -1,0 +1,131 @@
+"""Ports of the machine that lead into clusters: how people outside reach a login node.
+
+Leans on hostd's `connect`, which applies the cluster's rules to the visitor's address. Laws: the same node and port
+keep the same door for the cluster's life, across restarts; a door that could not be opened again says so rather than
+moving silently; nothing is read from a connection before the rules have let it in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from muster.contracts.hands import Door
+from muster.errors import DriverError, TryLater
+
+log = logging.getLogger("muster.doors")
+_CHUNK: Final = 1 << 16
+
+Connect = Callable[[str, int, str], Awaitable[socket.socket]]
+
+
+class _Kept(msgspec.Struct, frozen=True, kw_only=True):
+    owner: str
+    node: str
+    node_port: int
+    port: int
+
+
+class Doors:
+    def __init__(self, file: Path, host: str, connect: Connect) -> None:
+        self._file = file
+        self._host = host
+        self._connect = connect
+        self._kept: dict[str, _Kept] = {each.owner: each for each in _load(file)}
+        self._open: dict[str, asyncio.Server] = {}
+        self._visits: set[asyncio.Task[None]] = set()
+
+    async def open(self, owner: str, node: str, node_port: int) -> Door:
+        """One door per owner, to its login node; a new node behind it keeps the port."""
+        kept = self._kept.get(owner)
+        wanted = _Kept(owner=owner, node=node, node_port=node_port, port=kept.port if kept else 0)
+        if owner not in self._open:
+            wanted = await self._listen(wanted)
+        if wanted != kept:
+            self._kept[owner] = wanted
+            self._save()
+        return Door(self._host, wanted.port)
+
+    async def reopen(self, owners: set[str]) -> None:
+        """After a restart: the doors of clusters that still are; the rest are forgotten."""
+        for owner in set(self._kept) - owners:
+            await self.shut(owner)
+        for kept in list(self._kept.values()):
+            if kept.owner not in self._open:
+                try:
+                    await self._listen(kept)
+                except TryLater as error:
+                    log.warning("%s", error.because)
+
+    async def _listen(self, kept: _Kept) -> _Kept:
+        async def visit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await self._visit(kept.owner, reader, writer)
+
+        try:
+            server = await asyncio.start_server(visit, self._host, kept.port)
+        except OSError as error:
+            raise TryLater(f"port {kept.port} of {self._host} is taken: {error}") from error
+        self._open[kept.owner] = server
+        port = server.sockets[0].getsockname()[1]
+        return msgspec.structs.replace(kept, port=port)
+
+    async def _visit(self, owner: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._visits.add(task)
+        try:
+            kept = self._kept[owner]
+            source = writer.get_extra_info("peername")[0]
+            inner = await self._connect(kept.node, kept.node_port, source)
+            inner_reader, inner_writer = await asyncio.open_connection(sock=inner)
+            await asyncio.gather(_pass_on(reader, inner_writer), _pass_on(inner_reader, writer))
+        except (DriverError, OSError, KeyError) as error:
+            log.info("a visit to %s ended: %s", owner, error)
+        finally:
+            self._visits.discard(task)
+            writer.close()
+
+    async def shut(self, owner: str) -> None:
+        server = self._open.pop(owner, None)
+        if server is not None:
+            server.close()
+        if self._kept.pop(owner, None) is not None:
+            self._save()
+
+    async def close(self) -> None:
+        """Stop listening; the doors stay kept for the next start."""
+        for server in self._open.values():
+            server.close()
+        self._open.clear()
+        for visit in list(self._visits):
+            visit.cancel()
+        await asyncio.gather(*self._visits, return_exceptions=True)
+
+    def _save(self) -> None:
+        making = self._file.with_name(f".{self._file.name}.new")
+        making.write_bytes(msgspec.json.encode(list(self._kept.values())))
+        making.replace(self._file)
+
+
+def _load(file: Path) -> list[_Kept]:
+    return msgspec.json.decode(file.read_bytes(), type=list[_Kept]) if file.exists() else []
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while chunk := await reader.read(_CHUNK):
+            writer.write(chunk)
+            await writer.drain()
+    except OSError:
+        pass
+    finally:
+        with contextlib.suppress(OSError, RuntimeError):
+            if writer.can_write_eof():
+                writer.write_eof()
