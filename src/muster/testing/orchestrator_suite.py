@@ -82,7 +82,7 @@ async def running(rig: OrchestratorRig, workers: int = 2) -> Target:
     return target
 
 
-async def tested(rig: OrchestratorRig, target: Target, run: str) -> Tested:
+async def acceptance(rig: OrchestratorRig, target: Target, run: str) -> Tested:
     found = Tested(False)
 
     async def done() -> bool:
@@ -249,7 +249,7 @@ class OrchestratorSuite:
     @law()
     async def test_acceptance_tests_cover_every_worker(self, rig: OrchestratorRig) -> None:
         target = await running(rig, 2)
-        found = await tested(rig, target, "run-1")
+        found = await acceptance(rig, target, "run-1")
         assert {result.node_id for result in found.results} >= set(worker_ids(target))
         assert all(result.passed for result in found.results)
         if rig.orchestrator.simulated:
@@ -258,16 +258,16 @@ class OrchestratorSuite:
     @law()
     async def test_the_same_run_twice_is_one_run(self, rig: OrchestratorRig) -> None:
         target = await running(rig, 2)
-        first = await tested(rig, target, "run-1")
+        first = await acceptance(rig, target, "run-1")
         assert await rig.orchestrator.test(target, "run-1", fence(target)) == first
 
     @law()
     async def test_skipped_tests_are_not_run(self, rig: OrchestratorRig) -> None:
         target = await running(rig, 2)
-        names = {result.test for result in (await tested(rig, target, "run-1")).results}
+        names = {result.test for result in (await acceptance(rig, target, "run-1")).results}
         skipped = sorted(names)[0]
         picky = replace(target, spec=replace(target.spec, acceptance=Acceptance(skip=(skipped,))))
-        assert {result.test for result in (await tested(rig, picky, "run-2")).results} == names - {skipped}
+        assert {result.test for result in (await acceptance(rig, picky, "run-2")).results} == names - {skipped}
 
     @law()
     async def test_access_tells_the_way_in(self, rig: OrchestratorRig) -> None:

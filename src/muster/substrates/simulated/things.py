@@ -57,6 +57,9 @@ class Thing(NamedTuple):
         rest, last = divmod(self.number, 254)
         return f"10.{rest // 256 % 256}.{rest % 256}.{last + 1}"
 
+    def is_gone(self, now: Instant) -> bool:
+        return self.gone_at is not None and now >= self.gone_at
+
     def size_at(self, now: Instant) -> int:
         return self.size_gib if now >= self.sized_at else self.size_was
 

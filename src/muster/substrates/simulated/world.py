@@ -69,10 +69,12 @@ class SimulatedWorld:
         self._heard = self._one("SELECT coalesce(max(seq), 0) FROM news")
 
     @classmethod
-    def open(cls, path: str, clock: Clock, *, seed: int = 0, time_scale: float = 1.0) -> SimulatedWorld:
+    def open(
+        cls, path: str, clock: Clock, *, seed: int = 0, time_scale: float = 1.0, busy_seconds: float = 5.0
+    ) -> SimulatedWorld:
         """`path` may be ":memory:" for a world that dies with its process."""
         # A server may be built on one thread and served on another; calls never overlap, all come from one loop.
-        db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+        db = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
         try:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
@@ -161,9 +163,10 @@ class SimulatedWorld:
     # things
 
     def things(self, keys: Sequence[str]) -> dict[str, Thing]:
+        """Those of these keys that are there, in the order asked."""
         rows = self._db.execute(_LOOK, (json.dumps(list(keys)),))
-        now = self.now()
-        return {thing.key: thing for thing in map(Thing._make, rows) if thing.gone_at is None or thing.gone_at > now}
+        found, now = {thing.key: thing for thing in map(Thing._make, rows)}, self.now()
+        return {key: found[key] for key in keys if key in found and not found[key].is_gone(now)}
 
     def save(self, thing: Thing) -> None:
         """Inside a turn. A thing numbered 0 is new and is given its number."""
@@ -210,7 +213,7 @@ class SimulatedWorld:
     def belongings(self, owner: str) -> list[Thing]:
         rows = self._db.execute(f"SELECT {_THING} FROM thing WHERE owner = ? ORDER BY number", (owner,))  # noqa: S608
         now = self.now()
-        return [thing for thing in map(Thing._make, rows) if thing.gone_at is None or thing.gone_at > now]
+        return [thing for thing in map(Thing._make, rows) if not thing.is_gone(now)]
 
     def collide(self, sentence: str) -> None:
         with self.change():
