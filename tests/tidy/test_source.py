@@ -14,6 +14,7 @@ SOURCES = sorted((ROOT / "src" / "muster").rglob("*.py"))
 PYTHON = [*SOURCES, *sorted((ROOT / "tests").rglob("*.py")), *sorted((ROOT / "bench").rglob("*.py"))]
 
 MODULE_LINES_MAX = 500
+SUITE_LINES_MAX = 700  # a suite is a list of independent laws, read one at a time
 FUNCTION_LINES_MAX = 70
 TWIN_LINES_MIN = 8  # so many equal lines in a row in two files are one thing said twice
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "stuff"}
@@ -32,13 +33,17 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), name_of(path))
 
 
+def lines_max(path: Path) -> int:
+    return SUITE_LINES_MAX if {"tests", "testing"} & set(path.relative_to(ROOT).parts) else MODULE_LINES_MAX
+
+
 def test_there_is_something_to_read() -> None:
     assert len(SOURCES) > 30
 
 
 def test_modules_fit_in_a_head() -> None:
-    long = {name_of(path): len(lines_of(path)) for path in PYTHON if len(lines_of(path)) > MODULE_LINES_MAX}
-    assert not long, f"split these, {MODULE_LINES_MAX} lines are the limit: {long}"
+    long = {name_of(path): len(lines_of(path)) for path in PYTHON if len(lines_of(path)) > lines_max(path)}
+    assert not long, f"split these, {MODULE_LINES_MAX} lines are the limit ({SUITE_LINES_MAX} for suites): {long}"
 
 
 def test_functions_fit_on_a_screen() -> None:

@@ -91,6 +91,10 @@ class SecurityGroups(Deletable):
 
 
 class Hosts(Readable):
+    def find(self, name_or_id: str, **filters: Any) -> Thing:
+        """The server itself takes either."""
+        return self.get(name_or_id)
+
     def import_hosts(self, hosts: list[Thing]) -> list[Thing]:
         """Made or changed by name; answered in the order given."""
         items: list[Thing] = self._transport.call("POST", self._path, body={"hosts": hosts}).json()["items"]
@@ -115,7 +119,7 @@ class Listing(Readable):
         raise ApiError(404, "not_found", f"there is no {self.name} {name_or_id}")
 
     def put(self, id: str, fields: Mapping[str, Any]) -> Thing:
-        body = {name: value for name, value in fields.items() if name not in ("id", "version")}
+        body = {name: value for name, value in fields.items() if name not in ("id", "version", "number")}
         answer: Thing = self._transport.call("PUT", f"{self._path}/{id}", body=body).json()
         return answer
 

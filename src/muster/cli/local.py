@@ -1,0 +1,101 @@
+"""A server on this machine: whether one runs on a home, starting one beside us, stopping it by its own pid."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from muster.cli.ending import FAILED, Ended
+from muster.cli.target import key_in_home, server_info
+from muster.clock import RealClock
+
+if TYPE_CHECKING:
+    from muster.sdk import Client
+
+START_SECONDS = 60.0
+STOP_SECONDS = 30.0
+LOOK_SECONDS = 0.05
+
+
+def looks(seconds: float) -> Iterator[None]:
+    """Yields now and then until the time is up."""
+    clock = RealClock()
+    deadline = clock.now() + seconds * 1000
+    while clock.now() < deadline:
+        yield
+        time.sleep(LOOK_SECONDS)
+
+
+def start(home: Path, flags: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """`muster up` as a child with its own process group, so that our Ctrl-C is not its Ctrl-C."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "muster.cli.main", "up", "--home", str(home), *flags]
+    with log.open("ab") as output:
+        return subprocess.Popen(  # noqa: S603 - our own program
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+
+
+def wait_until_ready(child: subprocess.Popen[bytes], home: Path, log: Path) -> dict[str, Any]:
+    """What the server says of itself once it answers."""
+    for _ in looks(START_SECONDS):
+        if child.poll() is not None:
+            raise Ended(f"the server did not start: {last_words(log)}", FAILED)
+        info = server_info(home)
+        if info is not None and info.get("pid") == child.pid and answers(home, info):
+            return info
+    raise Ended(f"the server did not answer within {START_SECONDS:g} s: {last_words(log)}", FAILED)
+
+
+def answers(home: Path, info: dict[str, Any]) -> bool:
+    from muster.sdk import SdkError
+
+    try:
+        with operator_client(home, info) as client:
+            client.ready()
+            return True
+    except SdkError:
+        return False
+
+
+def operator_client(home: Path, info: dict[str, Any]) -> Client:
+    from muster.sdk import Client
+
+    return Client(str(info["url"]), key_in_home(home, True) or "", verify=os.environ.get("MUSTER_CA_FILE") or True)
+
+
+def last_words(log: Path) -> str:
+    try:
+        lines = log.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        return "it left no log"
+    return lines[-1] if lines else "it said nothing"
+
+
+def stop(pid: int) -> bool:
+    """Asks the process to end cleanly; whether it did in time."""
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return True
+    return any(gone(pid) for _ in looks(STOP_SECONDS))
+
+
+def gone(pid: int) -> bool:
+    """Also when it is our own child and only its remains are left."""
+    try:
+        if os.waitpid(pid, os.WNOHANG)[0] == pid:
+            return True
+    except ChildProcessError:
+        pass
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
