@@ -102,7 +102,7 @@ def _provisioning(volume: Volume, seen: Seen | None, now: Instant) -> Step:
         case Power.FAILED | Power.DEAD:
             return Move(VolumePhase.FAILED, seen.because or "the substrate could not make it", volume.actual_gib)
         case _:
-            return _look_again("the substrate to make it", seen, now)
+            return _look_again(_growing(volume), seen, now)
 
 
 def _available(snapshot: Snapshot, seen: Seen | None, now: Instant) -> Step:
@@ -136,13 +136,17 @@ def _look_again(what: str, seen: Seen, now: Instant) -> WaitFor:
     return WaitFor(because, min(max(hint, now + 1), now + LOOK_AGAIN_MAX))
 
 
+def _growing(volume: Volume) -> str:
+    return f"the substrate to give it {volume.size_gib} GiB"
+
+
 def after_asking(volume: Volume, seen: Seen | None, now: Instant) -> WaitFor | None:
     """When to look again after the substrate was asked; None = at once, it is there."""
     if seen is None:
         return WaitFor("the substrate to begin", now + LOOK_AGAIN)
     if seen.power is Power.UP and seen.size_gib >= volume.size_gib:
         return None
-    return _look_again(f"the substrate to give it {volume.size_gib} GiB", seen, now)
+    return _look_again(_growing(volume), seen, now)
 
 
 def after_clearing(seen: Seen, now: Instant) -> WaitFor:
@@ -153,6 +157,12 @@ def settle(requests: Sequence[Request], volume: Volume, at: Instant) -> list[Req
     """The requests whose state this volume decides, in their next value."""
     judged = ((request, _verdict(request, volume)) for request in requests)
     return [judge(request, *verdict, at) for request, verdict in judged if verdict[0] is not request.state]
+
+
+def begin(requests: Sequence[Request], because: str, at: Instant) -> list[Request]:
+    """Someone is at work on these now; how they end is decided when a step is done, not while it is waited for."""
+    fresh = [request for request in requests if request.state is RequestState.PENDING]
+    return [judge(request, RequestState.PROCESSING, because, at) for request in fresh]
 
 
 def judge(request: Request, state: RequestState, message: str, at: Instant) -> Request:

@@ -21,7 +21,7 @@ from muster.contracts.substrate import Fence, Seen, Substrate, VolumeWish
 from muster.core.accounts.audit import audit
 from muster.core.volumes import plan as planning
 from muster.core.volumes.mounts import mounts_of, open_requests, tell_clusters
-from muster.core.volumes.plan import Snapshot, after_asking, after_clearing, plan, settle
+from muster.core.volumes.plan import Snapshot, after_asking, after_clearing, begin, plan, settle
 from muster.errors import DriverError, Never, NoneLeft, VersionMismatch
 from muster.model.accounts import SYSTEM
 from muster.model.base import SECOND, Instant, changed
@@ -147,7 +147,7 @@ class VolumeReconciler:
         """What we wait for is written where people look, once, not at every look."""
         if turn.volume.because != because:
             waiting = changed(turn.volume, because=because)
-            await self._apply(turn, waiting, settle(turn.requests, waiting, turn.now), [])
+            await self._apply(turn, waiting, begin(turn.requests, because, turn.now), [])
         return Wait(because, until)
 
     async def _record(self, turn: Turn, volume: Volume) -> None:
