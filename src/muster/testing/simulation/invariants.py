@@ -102,12 +102,12 @@ async def moves_along_the_table(outside: Outside) -> Broken:
 
 
 async def intent_before_effect(outside: Outside) -> Broken:
-    """Nothing exists in the world that is not written down first, and nothing lives on after it was called gone."""
-    nodes = {node.id: node for node in await outside.store.find(Find(Node))}
-    clusters = {cluster.id: cluster for cluster in await outside.store.find(Find(Cluster))}
-    volumes = {volume.id: volume for volume in await outside.store.find(Find(Volume))}
+    """Nothing exists in the world that was not written down first."""
+    written = {node.id for node in await outside.store.find(Find(Node))}
+    written |= {cluster.id for cluster in await outside.store.find(Find(Cluster))}
+    written |= {volume.id for volume in await outside.store.find(Find(Volume))}
     for owned in await outside.substrate.owned():
-        if owned.key not in {"node": nodes, "fabric": clusters, "volume": volumes}[owned.kind]:
+        if owned.key not in written:
             return f"{owned.kind} {owned.key} exists but was never written down"
     return None
 

@@ -1,0 +1,327 @@
+"""One seed, one history: boot, tenants, faults, crashes, calm, and the questions asked of it all along."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from muster.clock import SeededEntropy
+from muster.contracts.faults import Fault, FaultKind
+from muster.contracts.store import Find
+from muster.core.demo import HostSpec, demo_catalog
+from muster.dialects.native.views import cluster_bytes
+from muster.engine.engine import Pace
+from muster.model.accounts import SYSTEM, Role
+from muster.model.base import MINUTE
+from muster.model.clusters import Cluster
+from muster.model.hosts import Host, HostRole
+from muster.store.sqlite import SqliteStore
+from muster.substrates.simulated.substrate import SimulatedSubstrate
+from muster.substrates.simulated.world import SimulatedWorld
+from muster.testing.simulation.chaos import Chaos
+from muster.testing.simulation.image import Files, Image
+from muster.testing.simulation.invariants import ALWAYS, EVENTUALLY, Invariant, Ledger, Outside
+from muster.testing.simulation.loop import VirtualClock, VirtualLoop, run_virtual
+from muster.testing.simulation.users import User
+
+TRACE_LINES_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Plot:
+    """What kind of history: sizes, lengths and how often things go wrong."""
+
+    hosts: int = 6
+    control_hosts: int = 2
+    users: int = 3
+    minutes: int = 90
+    calm_minutes: int = 240
+    engines: int = 2
+    crash_chance: float = 0.004
+    freeze_chance: float = 0.002
+    fault_minutes: float = 6.0
+    check_seconds: float = 30.0
+    pace: Pace = field(default_factory=lambda: Pace(lease_ms=30_000, look_again_ms=20_000, full_pass_ms=300_000))
+
+
+@dataclass
+class Report:
+    """What came of it. `broken` is (invariant, sentence)."""
+
+    seed: int
+    broken: tuple[str, str] | None = None
+    trace: list[str] = field(default_factory=list)
+    crashes: int = 0
+    clusters: int = 0
+    steps: int = 0
+
+    def story(self) -> str:
+        lines = self.trace[-TRACE_LINES_SHOWN:]
+        told = f"{self.broken[0]}: {self.broken[1]}" if self.broken else "nothing broke"
+        replay = f"python -m muster.testing.simulation --seed {self.seed}"
+        return "\n".join([f"seed {self.seed}: {told}", *lines, f"replay: {replay}"])
+
+
+class Broken(Exception):
+    def __init__(self, invariant: str, sentence: str) -> None:
+        super().__init__(f"{invariant}: {sentence}")
+        self.invariant = invariant
+        self.sentence = sentence
+
+
+class History:
+    def __init__(
+        self,
+        seed: int,
+        plot: Plot,
+        directory: Path,
+        loop: VirtualLoop,
+        always: Mapping[str, Invariant],
+        eventually: Mapping[str, Invariant],
+    ) -> None:
+        self.report = Report(seed)
+        self._plot = plot
+        self._clock = VirtualClock(loop)
+        self._dice = SeededEntropy(seed)
+        self._ids = SeededEntropy(seed ^ 0x5EED)
+        self._files = Files(
+            directory / "muster.db", SimulatedWorld.open(":memory:", self._clock, seed=seed, time_scale=1.0)
+        )
+        self._always = always
+        self._eventually = eventually
+        self._ledger = Ledger()
+        self._images: list[Image | None] = [None] * plot.engines
+        self._calm = False
+
+    async def run(self) -> Report:
+        try:
+            await self._live()
+        except Broken as broken:
+            self.report.broken = (broken.invariant, broken.sentence)
+        finally:
+            for image in self._images:
+                if image is not None:
+                    self.report.steps += image.engine.steps
+                    await image.drop()
+            self._files.world.close()
+        return self.report
+
+    async def _live(self) -> None:
+        users = await self._found()
+        until = self._clock.now() + self._plot.minutes * MINUTE
+        crew = [asyncio.ensure_future(self._keep_alive(slot)) for slot in range(self._plot.engines)]
+        acts = [asyncio.ensure_future(user.live(until)) for user in users]
+        acts.append(asyncio.ensure_future(self._trouble(until)))
+        watch = asyncio.ensure_future(self._watch())
+        try:
+            await self._until_done(acts, watch)
+            await self._calm_down()
+            settle = asyncio.ensure_future(self._clock.sleep(self._plot.calm_minutes * 60))
+            await self._until_done([settle], watch)
+            await self._check(self._always)
+            await self._check(self._eventually)
+        finally:
+            for task in (*crew, *acts, watch):
+                task.cancel()
+            await asyncio.gather(*crew, *acts, watch, return_exceptions=True)
+
+    async def _until_done(self, acts: list[asyncio.Future[None]], watch: asyncio.Future[None]) -> None:
+        """Wait for the acts; what the watch sees broken ends the history at once."""
+        gathered = asyncio.gather(*acts)
+        await asyncio.wait({gathered, watch}, return_when=asyncio.FIRST_COMPLETED)
+        if watch.done():
+            gathered.cancel()
+            watch.result()
+        await gathered
+
+    # --- the founding: what an operator does on the first day -----------------------------------------------------
+
+    async def _found(self) -> list[User]:
+        image = self._boot(0, calm=True)
+        house = image.house
+        for noun in demo_catalog(self._clock.now()):
+            await house.catalog.put(SYSTEM, noun)
+        await house.hosts.import_hosts(SYSTEM, self._fleet())
+        account = await house.accounts.create_account(SYSTEM, name="everyone", postpaid=True)
+        users = []
+        for number in range(self._plot.users):
+            name = f"user{number}"
+            project = await house.accounts.create_project(SYSTEM, account_id=account.id, name=name)
+            _, key = await house.accounts.create_key(SYSTEM, name=name, role=Role.ADMIN, project_id=project.id)
+            self._ledger.secrets.add(key)
+            users.append(User(name, key, self._clock, self._dice, lambda: self._images[0], self._ledger, self._tell))
+        await image.drop()
+        return users
+
+    def _fleet(self) -> list[HostSpec]:
+        gpu = [
+            HostSpec(
+                name=f"gpu-{i}",
+                region="us-central-8",
+                pod="pod-0",
+                leaf=f"leaf-{i // 4}",
+                role=HostRole.GPU,
+                gpu_type="H100_SXM",
+                slots=8,
+                cpus=192,
+                memory_gib=2048,
+            )
+            for i in range(self._plot.hosts)
+        ]
+        control = [
+            HostSpec(
+                name=f"control-{i}",
+                region="us-central-8",
+                pod="pod-0",
+                leaf="control",
+                role=HostRole.CONTROL,
+                gpu_type="",
+                slots=32,
+                cpus=64,
+                memory_gib=256,
+            )
+            for i in range(self._plot.control_hosts)
+        ]
+        return gpu + control
+
+    # --- processes that die and come back -------------------------------------------------------------------------
+
+    def _boot(self, slot: int, *, calm: bool = False) -> Image:
+        chaos = Chaos(
+            self._clock,
+            self._dice,
+            lambda text: self._tell(f"process {slot}: {text}"),
+            crash_chance=self._plot.crash_chance,
+            freeze_chance=self._plot.freeze_chance,
+            freeze_seconds=self._plot.pace.lease_ms / 1000 * 2,
+        )
+        chaos.calm = calm or self._calm
+        return Image(self._files, self._clock, self._ids, chaos, pace=self._plot.pace, api=slot == 0)
+
+    async def _keep_alive(self, slot: int) -> None:
+        while True:
+            image = self._boot(slot)
+            self._images[slot] = image
+            image.start()
+            while not image.failpoints.dead:  # type: ignore[attr-defined]
+                await self._clock.sleep(0.5)
+            self.report.crashes += 1
+            self._images[slot] = None
+            self.report.steps += image.engine.steps
+            await image.drop()
+            await self._clock.sleep(1 + self._dice.chance() * 30)
+            self._tell(f"process {slot}: starts again")
+
+    async def _calm_down(self) -> None:
+        """Faults are cleared, hosts looked at, nobody dies any more: now everything must come to rest."""
+        self._calm = True
+        self._tell("calm")
+        for image in self._images:
+            if image is not None:
+                image.failpoints.calm = True  # type: ignore[attr-defined]
+        image = self._boot(0, calm=True)
+        for fault in await image.desk.faults():
+            await image.desk.clear(fault.id)
+        for host in await image.store.find(Find(Host, equals={"cordoned": True})):
+            await image.house.hosts.uncordon(SYSTEM, host.id)
+        await image.drop()
+
+    # --- the world's malice ---------------------------------------------------------------------------------------
+
+    async def _trouble(self, until: int) -> None:
+        while self._clock.now() < until:
+            await self._clock.sleep(self._dice.chance() * 2 * 60 * self._plot.fault_minutes)
+            image = self._images[0]
+            if image is None:
+                continue
+            fault = self._some_fault()
+            if fault is None:
+                self._clock.jump(self._dice.chance() * 90)
+                self._tell("the clock jumps ahead")
+                continue
+            self._tell(f"FAULT {fault.kind} {fault.target}")
+            made = await image.desk.inject(fault)
+            if fault.kind is FaultKind.HOST_DEATH:
+                asyncio.ensure_future(self._revive(made)).add_done_callback(lambda task: task.cancelled())
+
+    async def _revive(self, fault: Fault) -> None:
+        await self._clock.sleep(60 + self._dice.chance() * 1200)
+        image = self._boot(0, calm=True)
+        await image.desk.clear(fault.id)
+        named = await image.store.find(Find(Host, equals={"name": fault.target}))
+        if named and named[0].cordoned:
+            await image.house.hosts.uncordon(SYSTEM, named[0].id)
+        await image.drop()
+
+    def _some_fault(self) -> Fault | None:
+        host = f"gpu-{int(self._dice.chance() * self._plot.hosts)}"
+        kinds = (
+            Fault(kind=FaultKind.HOST_DEATH, target=host),
+            Fault(kind=FaultKind.SLOW_BOOT, target=host, seconds=600),
+            Fault(kind=FaultKind.FAILED_BOOT, target=host, count=1),
+            Fault(kind=FaultKind.LOST_REPLY, target=host, count=1),
+            Fault(kind=FaultKind.FLAP, target=host, seconds=120),
+            Fault(kind=FaultKind.STOCK_OUT, target="us-central-8", seconds=300),
+            None,
+        )
+        return kinds[int(self._dice.chance() * len(kinds))]
+
+    # --- the questions ----------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        while True:
+            await self._clock.sleep(self._plot.check_seconds)
+            await self._check(self._always)
+
+    async def _check(self, invariants: Mapping[str, Invariant]) -> None:
+        store = SqliteStore.open(self._files.store, inline=True, fsync=False)
+        try:
+            outside = Outside(
+                store=store,
+                substrate=SimulatedSubstrate(self._files.world, self._clock),
+                collisions=self._files.world.collisions,
+                ledger=self._ledger,
+                now=self._clock.now(),
+                stale_views=self._stale_views,
+            )
+            self.report.clusters = await store.count(Find(Cluster))
+            for name, invariant in invariants.items():
+                sentence = await invariant(outside)
+                if sentence is not None:
+                    raise Broken(name, sentence)
+        finally:
+            await store.close()
+
+    async def _stale_views(self) -> list[str]:
+        """Documents that the serving process would answer with and that a fresh look contradicts."""
+        image = self._images[0]
+        if image is None or image.failpoints.dead:  # type: ignore[attr-defined]
+            return []
+        stale = []
+        for cluster in await image.store.find(Find(Cluster, equals={"gone_at": None})):
+            cached = await image.house.clusters.rendered(SYSTEM, cluster.id, "native", cluster_bytes)
+            fresh = cluster_bytes(await image.house.clusters.view(SYSTEM, cluster.id))
+            if cached != fresh:
+                stale.append(f"the document of cluster {cluster.name} is not what it would be now")
+        return stale
+
+    def _tell(self, text: str) -> None:
+        at = (self._clock.now() - 1_800_000_000_000) / 1000
+        self.report.trace.append(f"{at:10.1f}s  {text}")
+
+
+def play(
+    seed: int,
+    plot: Plot | None = None,
+    *,
+    always: Mapping[str, Invariant] = ALWAYS,
+    eventually: Mapping[str, Invariant] = EVENTUALLY,
+) -> Report:
+    """Run one history to its end. The same seed and plot give the same history."""
+    loop = VirtualLoop()
+    with tempfile.TemporaryDirectory(prefix="muster-history-") as directory:
+        history = History(seed, plot or Plot(), Path(directory), loop, always, eventually)
+        return run_virtual(history.run(), loop)
