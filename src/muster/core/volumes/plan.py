@@ -1,7 +1,8 @@
 """What to do next for a volume: pure, one step at a time.
 
 *Laws.* The row is the intent: nothing is asked of the substrate for a volume that is not written down. Nothing that
-served is cleared away while a cluster has it mounted, nor made anew in silence: its data would be gone. A size is asked for only while a request wants it, so a refused one is not asked for ever.
+served is cleared away while a cluster has it mounted, nor made anew in silence: its data would be gone. A size is
+asked for only while a request wants it, so a refused one is not asked for ever.
 """
 
 from __future__ import annotations
