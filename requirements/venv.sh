@@ -75,6 +75,8 @@ venv_build() {
         fail "could not install the packages of $(basename "$2"); nothing was left half-made, run it again"
     # Relative, so that the tree may be moved.
     for site in "$building"/lib/python3*/site-packages; do echo "../../../../$3" >"$site/muster.pth"; done
+    printf '#!/bin/sh\nexec "$(dirname "$(readlink -f "$0")")/python" -m muster.cli.main "$@"\n' >"$building/bin/muster"
+    chmod 755 "$building/bin/muster"
     # Scripts were written for the name it was built under.
     grep -lI "$building" "$building"/bin/* | while read -r script; do
         sed -i "s|$building|$1|g" "$script"

@@ -152,6 +152,14 @@ def test_after_eval_of_env_the_operators_verbs_still_find_the_operators_key(tmp_
     assert find_target(Asked(), environ).key == "mk-tenant"
 
 
+def test_a_key_in_the_environment_is_sent_only_to_the_address_in_the_environment(tmp_path: Path) -> None:
+    home = str(home_with_server(tmp_path))
+    environ = {"MUSTER_URL": "http://elsewhere.test", "MUSTER_API_KEY": "mk-env", "MUSTER_OPERATOR_KEY": "mk-env-op"}
+    own = Asked(home=home, url="http://127.0.0.1:9999")
+    assert find_target(own, environ).key == "mk-tenant"
+    assert find_target(Asked(home=home, url=own.url, operator=True), environ).key == "mk-operator"
+
+
 def test_a_server_that_died_is_not_running(tmp_path: Path) -> None:
     home = home_with_server(tmp_path)
     (home / "run" / "server.json").write_text(json.dumps({"pid": 2**22 + 1, "url": "http://127.0.0.1:9999"}))

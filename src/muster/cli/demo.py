@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import tempfile
@@ -14,7 +15,7 @@ import click
 
 from muster.cli import local
 from muster.cli.down import await_end, end
-from muster.cli.target import Asked
+from muster.cli.target import Asked, key_in_home
 from muster.cli.verb import Session
 from muster.cli.watch import watch_to_rest
 
@@ -23,14 +24,14 @@ CAN_DO = """
 This is a simulated fleet, {scale} times faster than a real one. In another terminal:
 
   export MUSTER_HOME={home}
-  ./muster cluster list                      what there is
-  ./muster cluster create mine --gpus 16 --wait
-  ./muster cluster resize demo 32 --wait     a resize never leaves ready
-  ./muster cluster explain demo              phase, reason, waiting for what
-  ./muster fault host-death {host}   kill the host under it, and watch
-  ./muster event follow                      everything as it happens
-  ./muster capacity                          what is free, where
-  eval $(./muster env)                       for scripts: {url}
+  {muster} cluster list                      what there is
+  {muster} cluster create mine --gpus 16 --wait
+  {muster} cluster resize demo 32 --wait     a resize never leaves ready
+  {muster} cluster explain demo              phase, reason, waiting for what
+  {muster} fault host-death {host}   kill the host under it, and watch
+  {muster} event follow                      everything as it happens
+  {muster} capacity                          what is free, where
+  eval $({muster} env)                       for scripts: {url}
 
 Ctrl-C takes everything down again."""
 
@@ -44,12 +45,20 @@ def demo(once: bool, gpus: int, type_: str, time_scale: str) -> None:
     """Up, a first cluster watched to ready, what it can do; everything is taken down on Ctrl-C."""
     with temporary_home() as home, server_on(home, time_scale) as info:
         click.echo(f"server at {info['url']}, home {home}\n\n$ muster cluster create demo --gpus {gpus} --wait\n")
-        session = Session(Asked(home=str(home), url=str(info["url"])), "table")
+        session = Session(Asked(url=str(info["url"]), key=key_in_home(home, operator=False)), "table")
         try:
             made = session.client.clusters.create(name="demo", type=type_, gpus=gpus, gpu_type="H100_SXM")
             ready = watch_to_rest(session, made["id"], 600)
             hosts = [node["host_name"] for node in ready["nodes"] if node["role"] == "worker"]
-            click.echo(CAN_DO.format(scale=time_scale, home=home, url=info["url"], host=hosts[0]))
+            click.echo(
+                CAN_DO.format(
+                    muster=os.environ.get("MUSTER_COMMAND", "muster"),
+                    scale=time_scale,
+                    home=home,
+                    url=info["url"],
+                    host=hosts[0],
+                )
+            )
             if not once:
                 wait_for_ctrl_c()
         finally:
@@ -76,7 +85,9 @@ def server_on(home: Path, time_scale: str) -> Iterator[dict[str, Any]]:
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     log = home / "server.log"
     flags = ["--port", "0", "--host", "127.0.0.1", "--fleet", "simulated", "--time-scale", time_scale]
-    child = local.start(home, flags, log)
+    # What the shell says of another server (its database, its keys) is not for this one.
+    environ = {name: said for name, said in os.environ.items() if not name.startswith("MUSTER_")}
+    child = local.start(home, flags, log, environ)
     try:
         info = local.wait_until_ready(child, home, log)
         yield info

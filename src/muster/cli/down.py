@@ -56,7 +56,7 @@ def engine_at_work(home: Path, info: dict[str, Any] | None) -> Iterator[dict[str
         return
     click.echo("no server is running on this home; starting one to end what it holds")
     log = home / "run" / "down.log"
-    child = local.start(home, ["--port", "0"], log)
+    child = local.start(home, ["--port", "0"], log, os.environ)
     try:
         yield local.wait_until_ready(child, home, log)
     finally:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +32,18 @@ def looks(seconds: float) -> Iterator[None]:
         time.sleep(LOOK_SECONDS)
 
 
-def start(home: Path, flags: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+def start(home: Path, flags: Sequence[str], log: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """`muster up` as a child with its own process group, so that our Ctrl-C is not its Ctrl-C."""
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "muster.cli.main", "up", "--home", str(home), *flags]
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - our own program
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environ,
+            start_new_session=True,
         )
 
 

@@ -85,11 +85,13 @@ def of_address(asked: Asked, url: str, environ: Mapping[str, str]) -> Target:
     home = home_path(asked.home, environ)
     info = server_info(home)
     own = info is not None and str(info.get("url")) == url
+    # Keys in the environment belong to the address in the environment, when there is one.
+    said = environ if environ.get("MUSTER_URL", url).rstrip("/") == url else {}
     candidates = [(asked.key, "--api-key")]
     if asked.operator:
-        candidates.append((environ.get("MUSTER_OPERATOR_KEY"), "MUSTER_OPERATOR_KEY"))
+        candidates.append((said.get("MUSTER_OPERATOR_KEY"), "MUSTER_OPERATOR_KEY"))
         candidates.append((key_in_home(home, True) if own else None, f"{home}/operator.key"))
-    candidates.append((environ.get("MUSTER_API_KEY"), "MUSTER_API_KEY"))
+    candidates.append((said.get("MUSTER_API_KEY"), "MUSTER_API_KEY"))
     candidates.append((key_in_home(home, False) if own else None, f"{home}/tenant.key"))
     for key, source in candidates:
         if key:
