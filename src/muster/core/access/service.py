@@ -212,8 +212,8 @@ class AccessService:
         await guarded(remove)
 
     async def _users(self, group: SecurityGroup) -> list[Cluster]:
-        """The living clusters under this group. Who makes one expects the group's version in the same batch, so a
-        removal and a create that did not see each other cannot both succeed."""
+        """The living clusters under this group. Whoever puts a cluster under one has to raise the group's version in
+        the same batch: then a removal that did not see that cluster is refused, and looks again."""
         living = Find(Cluster, equals={"project_id": group.project_id, "gone_at": None})
         return [c for c in await self._store.find(living) if group.id in c.spec.security_group_ids]
 
