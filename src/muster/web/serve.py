@@ -6,6 +6,7 @@ composition root, not to the server library; a stop first ends streams, then wai
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
@@ -49,6 +50,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: App, *, tls_cert: Path | None = None, tls_key: Path | None = None) -> None:
         self._app = app
+        self.listening = asyncio.Event()
         super().__init__(
             uvicorn.Config(
                 app,
@@ -65,6 +67,10 @@ class Server(uvicorn.Server):
                 ssl_keyfile=tls_key,
             )
         )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,0 +1,339 @@
+"""Composition root: settings -> parts -> a running server. The only file that names concrete drivers.
+
+Everything below is handed its parts; nobody looks for one. *Laws.* What was opened is closed, in reverse order; a
+stop lets the calls and reconciles at hand finish; whoever cannot start says why in one sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import uvloop
+
+from muster import __version__
+from muster.announcing import announcing
+from muster.bootstrap import OPERATOR_KEY_FILE, TENANT_KEY_FILE, first_start
+from muster.clock import RealClock, RealEntropy, ticks
+from muster.contracts.clock import Clock, Entropy
+from muster.contracts.faults import FaultDesk, Place
+from muster.contracts.http import Dialect
+from muster.contracts.orchestrator import Orchestrator
+from muster.contracts.store import Find, Store
+from muster.contracts.substrate import Substrate
+from muster.core.access.pool import Pools, no_pools, simulated_pools
+from muster.core.accounts.events import Retention
+from muster.core.house import FleetFacts, House, build_house, reconcilers_of
+from muster.dialects.native.routes import Native
+from muster.dialects.native.watch import Watch
+from muster.engine.engine import Engine
+from muster.engine.failpoints import DieAt, FailpointOrchestrator, FailpointStore, FailpointSubstrate
+from muster.errors import MusterError
+from muster.homestead import AlreadyRunning, forget_info, held, make_home, write_info
+from muster.model.catalog import Region
+from muster.model.hosts import Host
+from muster.orchestrators.none import NoOrchestrator
+from muster.settings import BadSetting, Settings, read
+from muster.store.open import open_store
+from muster.substrates.none import NoSubstrate
+from muster.web.asgi import App, Limits
+from muster.web.logs import set_up_logs
+from muster.web.metrics import Metrics
+from muster.web.probes import Probes
+from muster.web.serve import CannotListen, Server, listen, url_of
+
+_log = logging.getLogger("muster")
+
+
+class Fleet(NamedTuple):
+    """The drivers of one kind of fleet, and what goes with them."""
+
+    substrate: Substrate
+    orchestrator: Orchestrator
+    faults: FaultDesk | None = None
+    pools: Pools = no_pools
+    close: Callable[[], Awaitable[None]] | None = None
+
+    @property
+    def facts(self) -> FleetFacts:
+        simulated = self.substrate.simulated or self.orchestrator.simulated
+        return FleetFacts(self.substrate.name, (self.orchestrator.name,), simulated)
+
+
+def simulated_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: Store) -> Fleet:
+    from muster.orchestrators.simulated import SimulatedOrchestrator
+    from muster.substrates.simulated import SimulatedFaultDesk, SimulatedSubstrate, SimulatedWorld
+
+    file = str(settings.home / "world.db")
+    world = SimulatedWorld.open(file, clock, seed=settings.seed, time_scale=settings.time_scale)
+
+    async def close() -> None:
+        world.close()
+
+    return Fleet(
+        SimulatedSubstrate(world, clock),
+        SimulatedOrchestrator(world, clock),
+        SimulatedFaultDesk(world, entropy, StorePlaces(store)),
+        simulated_pools,
+        close,
+    )
+
+
+def no_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: Store) -> Fleet:
+    return Fleet(NoSubstrate(), NoOrchestrator())
+
+
+FLEETS: Final[dict[str, Callable[[Settings, Clock, Entropy, Store], Fleet]]] = {
+    "simulated": simulated_fleet,
+    "none": no_fleet,
+}
+"""Where hosts come from and what they become, by --fleet. Imports inside: a server loads the drivers it uses."""
+
+DIALECTS: Final[tuple[Callable[[House, Watch], Dialect], ...]] = (Native,)
+"""How others speak to us. The first one words the refusal of paths that nobody claims."""
+
+
+class StorePlaces:
+    """What a fault may be aimed at: the hosts and regions the store knows."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def host(self, id_or_name: str) -> Place | None:
+        found = await self._store.get(Host, id_or_name)
+        if found is None:
+            named = await self._store.find(Find(Host, equals={"name": id_or_name}, limit=1))
+            found = named[0] if named else None
+        return None if found is None else Place(found.id, found.name)
+
+    async def region(self, name: str) -> bool:
+        return await self._store.get(Region, name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A house with what moves and answers in it."""
+
+    house: House
+    engine: Engine | None
+    app: App | None
+    watch: Watch
+
+
+async def assemble(settings: Settings, closing: AsyncExitStack) -> Running:
+    """Every part, from the outside in; `closing` ends them in reverse."""
+    clock, entropy = RealClock(), RealEntropy()
+    watch = Watch()
+    engines: list[Engine] = []
+
+    def committed(woken: bool) -> None:
+        watch.ring()
+        if woken:
+            for engine in engines:
+                engine.nudge()
+
+    opened = await open_store(settings.database)
+    closing.push_async_callback(opened.close)
+    store = announcing(_with_failpoint(opened, settings), committed)
+    fleet = _open_fleet(settings, clock, entropy, store)
+    if fleet.close is not None:
+        closing.push_async_callback(fleet.close)
+    house = build_house(
+        store=store,
+        clock=clock,
+        entropy=entropy,
+        orchestrator=fleet.orchestrator,
+        faults=fleet.faults,
+        fleet=fleet.facts,
+        pools=fleet.pools,
+    )
+    closing.push_async_callback(house.accounts.close)
+    if settings.answers:
+        await first_start(house, settings)
+    await house.capacity.ready()
+    if settings.moves:
+        engines.append(_engine(house, fleet, settings))
+    app = _app(house, watch, settings) if settings.answers else None
+    return Running(house, engines[0] if engines else None, app, watch)
+
+
+def _with_failpoint(store: Store, settings: Settings) -> Store:
+    return store if settings.failpoint is None else _through(FailpointStore)(store, DieAt(settings.failpoint))
+
+
+def _through(wrapper: Any) -> Any:
+    """The failpoint wrappers keep their contract by handing everything on, which no type checker can see."""
+    return wrapper
+
+
+def _open_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: Store) -> Fleet:
+    opener = FLEETS.get(settings.fleet)
+    if opener is None:
+        raise BadSetting(f"this build has no {settings.fleet} fleet; use --fleet {' or '.join(FLEETS)}")
+    fleet = opener(settings, clock, entropy, store)
+    if settings.failpoint is None:
+        return fleet
+    failpoint = DieAt(settings.failpoint)
+    return fleet._replace(
+        substrate=_through(FailpointSubstrate)(fleet.substrate, failpoint),
+        orchestrator=_through(FailpointOrchestrator)(fleet.orchestrator, failpoint),
+    )
+
+
+def _engine(house: House, fleet: Fleet, settings: Settings) -> Engine:
+    retention = Retention(house.store, house.clock, days=settings.event_retention_days)
+
+    async def prune() -> None:
+        await retention.prune()
+
+    reconcilers = reconcilers_of(house, fleet.substrate, fleet.orchestrator)
+    return Engine(house.store, house.clock, house.entropy, reconcilers, chores=[prune])
+
+
+def _app(house: House, watch: Watch, settings: Settings) -> App:
+    metrics = Metrics()
+    limits = Limits(house.clock, rate=settings.rate_limit, burst=settings.rate_burst, calls=settings.calls_limit)
+    return App(
+        [*(dialect(house, watch) for dialect in DIALECTS), Probes(house, metrics)],
+        house.accounts,
+        clock=house.clock,
+        entropy=house.entropy,
+        ticks=ticks,
+        metrics=metrics,
+        limits=limits if settings.limits == "on" else None,
+        faults=house.faults,
+        body_limit=settings.body_limit,
+    )
+
+
+class Life:
+    """From the first answer to the last: starts what moves and answers, and ends both gracefully."""
+
+    def __init__(self, settings: Settings, running: Running, bound: socket.socket | None) -> None:
+        self._settings = settings
+        self._running = running
+        self._bound = bound
+        self._stop = asyncio.Event()
+        self._server = (
+            Server(running.app, tls_cert=settings.tls_cert, tls_key=settings.tls_key) if running.app else None
+        )
+
+    async def live(self, say: Callable[[str], None]) -> int:
+        """Until a signal comes or a part breaks. Returns the exit code."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._told_to_stop)
+        parts = self._start()
+        stopped = asyncio.create_task(self._stop.wait(), name="stop")
+        try:
+            if self._server is not None:
+                await asyncio.wait([asyncio.create_task(self._server.listening.wait()), *parts, stopped], **_FIRST)
+            self._tell(say)
+            await asyncio.wait([stopped, *parts], **_FIRST)
+        finally:
+            code = await self._end(parts, stopped)
+        return code
+
+    def _start(self) -> list[asyncio.Task[None]]:
+        parts: list[asyncio.Task[None]] = []
+        if self._running.engine is not None:
+            parts.append(asyncio.create_task(self._running.engine.run(self._stop), name="engine"))
+        if self._server is not None and self._bound is not None:
+            parts.append(asyncio.create_task(self._server.serve(sockets=[self._bound]), name="web"))
+        return parts
+
+    def _told_to_stop(self) -> None:
+        """Once: finish what is at hand. Twice: do not even wait for that."""
+        if self._stop.is_set() and self._server is not None:
+            self._server.force_exit = True
+        self._stop.set()
+
+    def _tell(self, say: Callable[[str], None]) -> None:
+        settings, house = self._settings, self._running.house
+        info: dict[str, Any] = {"pid": os.getpid(), "started": house.clock.now(), "role": settings.role, "url": None}
+        if self._bound is not None:
+            info["url"] = url_of(self._bound, settings.scheme)
+            write_info(settings.home, "server", info)
+        if settings.moves:
+            write_info(settings.home, "engine", info)
+        for line in _banner(settings, house, info["url"]):
+            say(line)
+
+    async def _end(self, parts: list[asyncio.Task[None]], stopped: asyncio.Task[Any]) -> int:
+        for name, ours in (("server", self._settings.answers), ("engine", self._settings.moves)):
+            if ours:
+                forget_info(self._settings.home, name)
+        self._stop.set()
+        stopped.cancel()
+        self._running.watch.close()
+        if self._server is not None:
+            self._server.stop()
+        broken = [each for each in await asyncio.gather(*parts, return_exceptions=True) if each is not None]
+        for error in broken:
+            _log.error("a part of the server broke", exc_info=error)
+        return 1 if broken else 0
+
+
+_FIRST: Final[Any] = {"return_when": asyncio.FIRST_COMPLETED}
+
+
+def _banner(settings: Settings, house: House, url: str | None) -> list[str]:
+    """What somebody who just typed `up` wants to know."""
+    fleet = f"{settings.fleet} fleet" + (", nothing of it is real" if house.fleet.simulated else "")
+    if url is None:
+        return [f"Muster {__version__} engine on {settings.home} ({fleet})"]
+    return [
+        f"Muster {__version__} at {url} ({fleet})",
+        f"  operator key  {settings.home / OPERATOR_KEY_FILE}",
+        f"  tenant key    {settings.home / TENANT_KEY_FILE}",
+        "  now type      muster cluster create demo --wait",
+        "  Ctrl-C stops it; nothing is lost",
+    ]
+
+
+async def serve(settings: Settings, say: Callable[[str], None] = print) -> int:
+    """Build everything, live, end everything. Returns the exit code."""
+    make_home(settings.home)
+    with held(settings.home, answers=settings.answers, moves=settings.moves):
+        async with AsyncExitStack() as closing:
+            bound = listen(settings.host, settings.port) if settings.answers else None
+            if bound is not None:
+                closing.callback(bound.close)
+            running = await assemble(settings, closing)
+            # What is here now stays; a collector that walks a large index again and again only costs latency.
+            gc.collect()
+            gc.freeze()
+            return await Life(settings, running, bound).live(say)
+
+
+def run_server(settings: Settings) -> int:
+    """What `muster up` becomes: the exit code of a life, or one sentence about why there was none."""
+    set_up_logs(settings.log_format, settings.log_level)
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(serve(settings, say))
+    except AlreadyRunning as first:
+        say(str(first))
+        return 0
+    except (BadSetting, CannotListen, MusterError) as error:
+        print(f"muster: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(run_server(read({}, os.environ)))
+    except BadSetting as mistake:
+        sys.exit(f"muster: {mistake}")

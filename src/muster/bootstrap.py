@@ -1,0 +1,100 @@
+"""The first start: a catalogue and a fleet to begin with, an operator's key, a demo tenant and its key.
+
+Leans on core's services, speaking as the system. *Laws.* Every step looks before it writes, so a start that was cut
+short is finished by the next; what the operator removed or revoked does not come back by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final
+
+from muster.core.demo import demo_catalog, demo_hosts
+from muster.core.house import House
+from muster.errors import CallError, Unauthenticated
+from muster.homestead import keep, kept
+from muster.model.accounts import SYSTEM, Account, Project, Role
+from muster.settings import Settings
+
+DEMO: Final = "demo"
+OPERATOR_KEY_FILE: Final = "operator.key"
+TENANT_KEY_FILE: Final = "tenant.key"
+
+_log = logging.getLogger("muster.bootstrap")
+
+
+async def first_start(house: House, settings: Settings) -> None:
+    await _furnish(house, settings)
+    await _operator(house, settings)
+    await _tenant(house, settings)
+
+
+async def _furnish(house: House, settings: Settings) -> None:
+    """A catalogue that has any region is somebody's, and is left alone."""
+    if (await house.catalog.current()).regions:
+        return
+    await house.catalog.put_all(SYSTEM, demo_catalog(house.clock.now()))
+    if settings.fleet == "simulated":
+        await house.hosts.import_fleet(SYSTEM, demo_hosts(settings.hosts))
+
+
+async def _operator(house: House, settings: Settings) -> None:
+    path = settings.home / OPERATOR_KEY_FILE
+    secret = settings.operator_key or kept(path)
+    if secret is not None and await _known(house, secret):
+        _remember(path, secret)
+        return
+    await _make_key(house, path, secret, name="operator", role=Role.OPERATOR, project=None)
+
+
+async def _tenant(house: House, settings: Settings) -> None:
+    path = settings.home / TENANT_KEY_FILE
+    secret = settings.tenant_key or kept(path)
+    if secret is not None and await _known(house, secret):
+        _remember(path, secret)
+        return
+    project = await _demo_project(house)
+    await _make_key(house, path, secret, name=DEMO, role=Role.ADMIN, project=project)
+
+
+async def _make_key(
+    house: House, path: Path, secret: str | None, *, name: str, role: Role, project: Project | None
+) -> None:
+    try:
+        _, told = await house.accounts.create_key(
+            SYSTEM, name=name, role=role, project_id=project.id if project else None, secret=secret
+        )
+    except CallError as refused:
+        # A known secret that opens nothing was revoked; bringing it back would undo somebody's decision.
+        _log.warning("the key in %s was refused: %s", path, refused.message)
+        return
+    _remember(path, told)
+
+
+async def _known(house: House, secret: str) -> bool:
+    try:
+        await house.accounts.authenticate(secret)
+    except Unauthenticated:
+        return False
+    return True
+
+
+def _remember(path: Path, secret: str) -> None:
+    if kept(path) != secret:
+        keep(path, secret + "\n")
+
+
+async def _demo_project(house: House) -> Project:
+    account = await _demo_account(house)
+    known = await house.accounts.projects(SYSTEM, account_id=account.id, name=DEMO, limit=1)
+    if known.items:
+        return known.items[0]
+    return await house.accounts.create_project(SYSTEM, account_id=account.id, name=DEMO)
+
+
+async def _demo_account(house: House) -> Account:
+    known = await house.accounts.accounts(SYSTEM, name=DEMO, limit=1)
+    if known.items:
+        return known.items[0]
+    return await house.accounts.create_account(SYSTEM, name=DEMO, postpaid=True)

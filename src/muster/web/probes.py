@@ -1,0 +1,76 @@
+"""Is it alive, is it ready, and how is it: /healthz, /readyz, /metrics. Open, and silent about tenants.
+
+Leans on core for the house's figures. Shaped as a dialect so that it lives in the same table as every other route.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from muster.contracts.http import Call, Reply, Route, SocketRoute
+from muster.core.figures import Figures, figures
+from muster.core.house import House
+from muster.errors import CallError
+from muster.web.metrics import CONTENT_TYPE, Gauge, Metrics
+
+
+class Probes:
+    name = "probes"
+
+    def __init__(self, house: House, metrics: Metrics) -> None:
+        self._house = house
+        self._metrics = metrics
+
+    def routes(self) -> Sequence[Route]:
+        return (
+            Route("GET", "/healthz", self.health, "healthz", open=True),
+            Route("GET", "/readyz", self.ready, "readyz", open=True),
+            Route("GET", "/metrics", self.metrics, "metrics", open=True),
+        )
+
+    def sockets(self) -> Sequence[SocketRoute]:
+        return ()
+
+    def claims(self, path: str) -> bool:
+        return False
+
+    def credentials(self, headers: Mapping[str, str], query: str) -> str | None:
+        return None
+
+    def refuse(self, error: CallError, call: Call) -> Reply:
+        return Reply(503, json.dumps({"status": "unavailable", "detail": error.message}).encode())
+
+    def crash(self, call: Call) -> Reply:
+        return Reply(503, json.dumps({"status": "unavailable", "request_id": call.id}).encode())
+
+    async def health(self, call: Call) -> Reply:
+        """The process answers; nothing more."""
+        return Reply(200, b'{"status":"ok"}')
+
+    async def ready(self, call: Call) -> Reply:
+        """The store answers, and room is known."""
+        await self._house.store.last_event()
+        return Reply(200, b'{"status":"ready"}')
+
+    async def metrics(self, call: Call) -> Reply:
+        gauges = _gauges(await figures(self._house))
+        return Reply(200, self._metrics.page(gauges), CONTENT_TYPE)
+
+
+def _gauges(seen: Figures) -> Iterator[Gauge]:
+    yield Gauge("muster_hosts", "Hosts enrolled.", (), [((), seen.hosts)])
+    yield Gauge("muster_engine_due", "Pieces of work due now.", (), [((), seen.due)])
+    yield Gauge("muster_engine_work", "Pieces of work in all.", (), [((), seen.work)])
+    yield Gauge(
+        "muster_clusters",
+        "Live clusters by phase.",
+        ("phase",),
+        [((phase,), n) for phase, n in seen.clusters.items()],
+    )
+    yield Gauge(
+        "muster_free_gpus",
+        "GPUs nobody holds.",
+        ("region", "gpu_type"),
+        [(key, free) for key, free in seen.free_gpus.items()],
+    )
