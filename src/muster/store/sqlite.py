@@ -26,6 +26,8 @@ BUSY_MS: Final = 10_000
 
 CACHE_KIB: Final = 16_384
 STATEMENTS_KEPT: Final = 512
+CHECKPOINT_PAGES: Final = 4_000
+"""Fold the log into the file every 16 MB: seldom enough that a page written often is copied once."""
 
 _SYNTAX = SqliteSyntax()
 _EVENTS = rows_of(Event)
@@ -37,6 +39,7 @@ def _connect(path: str, *, fsync: bool) -> sqlite3.Connection:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute(f"PRAGMA synchronous = {'FULL' if fsync else 'OFF'}")
     db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
     db.execute("PRAGMA temp_store = MEMORY")
     return db
 

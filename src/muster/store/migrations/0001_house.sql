@@ -386,6 +386,18 @@ CREATE TABLE counter (
 
 -- only: postgres
 CREATE SEQUENCE claim_token;
+CREATE SEQUENCE account_numbers;
+CREATE SEQUENCE project_numbers;
+CREATE SEQUENCE member_numbers;
+CREATE SEQUENCE region_numbers;
+CREATE SEQUENCE instance_type_numbers;
+CREATE SEQUENCE image_numbers;
+CREATE SEQUENCE price_numbers;
+CREATE SEQUENCE volume_numbers;
+CREATE SEQUENCE ssh_key_numbers;
+CREATE SEQUENCE security_group_numbers;
+CREATE SEQUENCE reserved_ip_numbers;
+CREATE SEQUENCE cluster_numbers;
 
 -- Applies a group of batches, each in its own subtransaction; answers one verdict for each ('' = applied).
 -- One call is one transaction that the server ends by itself: a client that freezes holds no lock.

@@ -1,0 +1,24 @@
+"""Which memory a URL means."""
+
+from __future__ import annotations
+
+from muster.contracts.store import Store
+from muster.errors import Invalid
+from muster.store.postgres import PostgresStore
+from muster.store.sqlite import SqliteStore
+
+_SQLITE = "sqlite:///"
+_POSTGRES = ("postgresql://", "postgres://")
+
+
+async def open_store(url: str) -> Store:
+    """`sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/name`; made and migrated."""
+    if url.startswith(_POSTGRES):
+        return await PostgresStore.open(url)
+    if url.startswith(_SQLITE) and len(url) > len(_SQLITE):
+        return SqliteStore.open(url.removeprefix(_SQLITE))
+    raise Invalid(
+        "this is not a database we know",
+        field="database",
+        hint="use sqlite:///path/to/file.db or postgresql://user@host/name",
+    )

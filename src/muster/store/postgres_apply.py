@@ -1,0 +1,204 @@
+"""A batch as a list of guarded statements for the `muster_apply` function of the schema. Pure.
+
+Each statement takes one JSON argument, must touch a known number of rows, and says what it means when it does not.
+The function runs a group of such batches in one call: few round trips, and no transaction that a frozen client could
+hold open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from muster.contracts.store import Batch, Claim, Expect, Insert, Op, Remove, Replace, Wake
+from muster.errors import FenceLost, StoreError, UniqueViolation, VersionMismatch
+from muster.model.base import Noun
+from muster.model.events import Event
+from muster.model.hosts import Host, Lease
+from muster.store.rows import Rows, rows_of, table_rows
+from muster.store.schema import SLOT_RULE, SLOTS_MAX, TABLES, Table
+
+_EVENTS: Final = rows_of(Event)
+_EVENT_FIELDS: Final = "at, kind, resource_id, type, account_id, project_id, actor, cause, message, data"
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """`refusal` is "version NOUN KEY" or "fence KIND ID", read back by `verdict`."""
+
+    sql: str
+    args: Any
+    rows: int
+    refusal: str = ""
+
+
+class _Sql(NamedTuple):
+    table: Table
+    rows: Rows[Any]
+    insert: str
+    update: str
+
+
+def _number(table: Table) -> str:
+    return f"CASE WHEN number = 0 THEN nextval('{table.name}_numbers') ELSE number END"
+
+
+def _raise_number(table: Table) -> str:
+    return f"SELECT setval('{table.name}_numbers', greatest($1::bigint, last_value)) FROM {table.name}_numbers"
+
+
+def _sql(table: Table) -> _Sql:
+    names = table.names
+    values = ", ".join(_number(table) if name == "number" else name for name in names)
+    updated = ", ".join(name for name in names if name not in ("id", "number"))
+    # A lease's slots are exploded at insert: a replacement that moved them would be a lie.
+    fixed = " AND old.host_id = new.host_id AND old.slots = new.slots" if table.noun is Lease else ""
+    news = ", ".join(f"new.{name}" for name in names if name not in ("id", "number"))
+    return _Sql(
+        table,
+        table_rows(table.noun)[1],
+        f"INSERT INTO {table.name} ({', '.join(names)})"
+        f" SELECT {values} FROM jsonb_populate_recordset(null::{table.name}, $1)",
+        f"UPDATE {table.name} AS old SET ({updated}) = ROW({news})"
+        f" FROM jsonb_populate_record(null::{table.name}, $1) AS new"
+        f" WHERE old.id = new.id AND old.version = new.version - 1{fixed}",
+    )
+
+
+_SQL: Final = {noun: _sql(table) for noun, table in TABLES.items()}
+
+_TAKE_SLOTS = (
+    "INSERT INTO lease_slot (host_id, slot, lease_id) SELECT host_id, slot, id"
+    f" FROM jsonb_populate_recordset(null::lease, $1), generate_series(0, {SLOTS_MAX - 1}) AS slot"
+    " WHERE slots >> slot & 1 = 1"
+)
+_LOG = (
+    "INSERT INTO capacity_log (host_id, taken, freed)"
+    " SELECT host_id, taken, freed FROM jsonb_populate_recordset(null::capacity_log, $1)"
+)
+_FREE = (
+    "WITH gone AS (DELETE FROM lease WHERE id = $1 ->> 'key'{guard} RETURNING id, host_id, slots),"
+    " freed AS (DELETE FROM lease_slot USING gone"
+    " WHERE lease_slot.host_id = gone.host_id AND lease_slot.lease_id = gone.id)"
+    " INSERT INTO capacity_log (host_id, taken, freed) SELECT host_id, 0, slots FROM gone"
+)
+_WAKE = (
+    "INSERT INTO work (kind, id, due_at, ready_at, token, wakes, attempts)"
+    " SELECT kind, id, due_at, due_at, 0, 1, 0 FROM jsonb_populate_record(null::work, $1)"
+    " ON CONFLICT (kind, id) DO UPDATE SET wakes = work.wakes + 1, due_at = least(work.due_at, excluded.due_at),"
+    " ready_at = CASE WHEN work.worker IS NULL THEN least(work.due_at, excluded.due_at) ELSE work.ready_at END"
+)
+_FENCE = (
+    "SELECT 1 FROM work WHERE kind = $1 ->> 'kind' AND id = $1 ->> 'id' AND token = ($1 ->> 'token')::bigint"
+    " AND worker IS NOT NULL FOR UPDATE"
+)
+_ADD_EVENTS = (
+    f"INSERT INTO event ({_EVENT_FIELDS}) SELECT {_EVENT_FIELDS} FROM jsonb_populate_recordset(null::event, $1)"
+)
+
+
+def _count_slots(leases: Sequence[Lease]) -> int:
+    for lease in leases:
+        if not 0 < lease.slots < 1 << SLOTS_MAX:
+            raise ValueError(f"a lease holds between 1 and {SLOTS_MAX} slots; its mask is {lease.slots}")
+    return sum(lease.slots.bit_count() for lease in leases)
+
+
+def _insert(noun: type[Noun], nouns: list[Noun]) -> Iterator[Statement]:
+    sql = _SQL[noun]
+    rows = [sql.rows.named(one) for one in nouns]
+    if sql.table.numbered and (chosen := max(row["number"] for row in rows)):
+        # Somebody chose a number (a restored backup does): the count goes on from there.
+        yield Statement(_raise_number(sql.table), chosen, 1)
+    yield Statement(sql.insert, rows, len(rows))
+    if noun is Lease:
+        leases = [one for one in nouns if isinstance(one, Lease)]
+        yield Statement(_TAKE_SLOTS, rows, _count_slots(leases))
+        yield _logged([(one.host_id, one.slots, 0) for one in leases])
+    elif noun is Host:
+        yield _logged([(one.id, 0, 0) for one in nouns])
+
+
+def _logged(changes: list[tuple[str, int, int]]) -> Statement:
+    rows = [{"host_id": host_id, "taken": taken, "freed": freed} for host_id, taken, freed in changes]
+    return Statement(_LOG, rows, len(rows))
+
+
+def _replace(op: Replace) -> Iterator[Statement]:
+    sql = _SQL[type(op.noun)]
+    yield Statement(sql.update, sql.rows.named(op.noun), 1, f"version {sql.table.name} {op.noun.id}")
+    if isinstance(op.noun, Host):
+        yield _logged([(op.noun.id, 0, 0)])
+
+
+def _remove(op: Remove) -> Iterator[Statement]:
+    table = TABLES[op.noun].name
+    guard = "" if op.version is None else " AND version = ($1 ->> 'version')::bigint"
+    text = _FREE.format(guard=guard) if op.noun is Lease else f"DELETE FROM {table} WHERE id = $1 ->> 'key'{guard}"
+    yield Statement(text, {"key": op.key, "version": op.version}, 1, f"version {table} {op.key}")
+    if op.noun is Host:
+        yield _logged([(op.key, 0, 0)])
+
+
+def _expect(op: Expect) -> Iterator[Statement]:
+    table = TABLES[op.noun].name
+    text = f"SELECT 1 FROM {table} WHERE id = $1 ->> 'key' AND version = ($1 ->> 'version')::bigint"
+    yield Statement(text, {"key": op.key, "version": op.version}, 1, f"version {table} {op.key}")
+
+
+def _wake(op: Wake) -> Iterator[Statement]:
+    yield Statement(_WAKE, {"kind": op.kind, "id": op.id, "due_at": op.due_at}, 1)
+
+
+_VERBS: Final[dict[type[Any], Callable[[Any], Iterator[Statement]]]] = {
+    Replace: _replace,
+    Remove: _remove,
+    Expect: _expect,
+    Wake: _wake,
+}
+
+
+def _kind_of(op: Op) -> tuple[type[Any], type[Any] | None]:
+    """Neighbours of the same kind are written together; the order between kinds is the batch's own."""
+    return type(op), type(op.noun) if isinstance(op, Insert) else None
+
+
+def _fence(claim: Claim) -> Statement:
+    args = {"kind": claim.kind, "id": claim.id, "token": claim.token}
+    return Statement(_FENCE, args, 1, f"fence {claim.kind} {claim.id}")
+
+
+def statements(batch: Batch) -> Iterator[Statement]:
+    if batch.fence is not None:
+        yield _fence(batch.fence)
+    for (kind, noun), ops in groupby(batch.ops, _kind_of):
+        if noun is not None:
+            yield from _insert(noun, [op.noun for op in ops if isinstance(op, Insert)])
+        else:
+            for op in ops:
+                yield from _VERBS[kind](op)
+    if batch.events:
+        yield Statement(_ADD_EVENTS, [_EVENTS.named(event) for event in batch.events], len(batch.events))
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def encoded(batch: Batch) -> bytes:
+    """The batch as the database's function takes it."""
+    return _encoder.encode(list(statements(batch)))
+
+
+def refusal(verdict: str) -> StoreError | None:
+    """What the database's verdict on a batch means; "" is none at all."""
+    kind, _, rest = verdict.partition(" ")
+    if kind == "version":
+        noun, _, key = rest.partition(" ")
+        return VersionMismatch(noun, key)
+    if kind == "unique":
+        return UniqueViolation(SLOT_RULE.name if rest == "lease_slot_key" else rest)
+    if kind == "fence":
+        return FenceLost(f"the claim on {rest} is no longer ours")
+    return None

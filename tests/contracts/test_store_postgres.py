@@ -1,0 +1,21 @@
+"""PostgreSQL keeps the store's laws, on a real server."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.contracts.store import Store
+from muster.store.postgres import PostgresStore
+from muster.testing.postgres import postgres_dsn, postgres_server
+from muster.testing.store_suite import Open, StoreSuite
+
+__all__ = ["postgres_dsn", "postgres_server"]
+
+
+class TestPostgresStore(StoreSuite):
+    @pytest.fixture
+    def opened(self, postgres_dsn: str) -> Open:
+        async def open_() -> Store:
+            return await PostgresStore.open(postgres_dsn)
+
+        return open_
