@@ -148,6 +148,16 @@ def test_tests_fail_on_a_node_that_died_and_say_so(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
+def test_an_earlier_run_is_still_known_after_a_later_one(tmp_path: Path) -> None:
+    async def story(rig: SimulatedOrchestratorRig) -> None:
+        target = await running(rig, 1)
+        first = await acceptance(rig, target, "run-1")
+        await acceptance(rig, target, "run-2")
+        assert await rig.orchestrator.test(target, "run-1", CLUSTER) == first
+
+    tell(tmp_path, story)
+
+
 def test_a_longer_burn_takes_longer_and_no_tests_take_none(tmp_path: Path) -> None:
     async def story(rig: SimulatedOrchestratorRig) -> None:
         target = await running(rig, 1)

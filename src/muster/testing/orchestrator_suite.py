@@ -171,12 +171,12 @@ class OrchestratorSuite:
     async def test_drain_and_admit(self, rig: OrchestratorRig) -> None:
         target = await running(rig, 2)
         node, other = worker_ids(target)
-        for _ in range(2):
-            await rig.orchestrator.drain(target, [node], "looking at it", fence(target))
+        await rig.orchestrator.drain(target, [node], "looking at it", fence(target))
         await until_standing(rig, target, node, Standing.DRAINED)
+        await rig.orchestrator.drain(target, [node], "looking at it", fence(target))
         await rig.orchestrator.converge(target, fence(target))
         standing = await rig.orchestrator.observe(target)
-        assert standing[node] is Standing.DRAINED, "converging does not put it back to work"
+        assert standing[node] is Standing.DRAINED, "told again it is still drained, and converging changes nothing"
         assert standing[other] is Standing.IDLE
         for _ in range(2):
             await rig.orchestrator.admit(target, [node], fence(target))

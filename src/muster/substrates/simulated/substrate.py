@@ -18,10 +18,12 @@ from muster.contracts.substrate import FabricWish, Fence, NodeWish, Owned, Power
 from muster.errors import Never, NoneLeft, TryLater, UnknownOutcome
 from muster.model.base import Instant
 from muster.substrates.simulated.things import (
+    FABRIC_UP,
     FAILED_BOOT,
     GROW,
     POWER_OFF,
     SLOW_BOOT_FACTOR,
+    VOLUME_UP,
     State,
     Thing,
     Trouble,
@@ -29,7 +31,6 @@ from muster.substrates.simulated.things import (
     down_span,
     kind_of,
     require_same_place,
-    up_span,
 )
 from muster.substrates.simulated.world import SimulatedWorld
 
@@ -92,7 +93,7 @@ class SimulatedSubstrate:
             generation=1,
             wish=_encoder.encode(wish),
             started_at=now,
-            up_at=now + self._world.draw(up_span(wish), "up", wish.key, 1),
+            up_at=now,
             doom="",
             size_gib=0,
             size_was=0,
@@ -104,8 +105,11 @@ class SimulatedSubstrate:
                 self._require_neighbours(wish)
                 thing = self._booted(self._placed(thing, wish), wish, now)
                 self._world.mount(wish.key, [mount.volume_id for mount in wish.mounts])
+            case FabricWish():
+                thing = thing._replace(up_at=now + self._world.draw(FABRIC_UP, "up", wish.key))
             case VolumeWish():
-                thing = thing._replace(size_gib=wish.size_gib, size_was=wish.size_gib)
+                up_at = now + self._world.draw(VOLUME_UP, "up", wish.key)
+                thing = thing._replace(up_at=up_at, size_gib=wish.size_gib, size_was=wish.size_gib)
         self._world.save(thing)
 
     def _change(self, thing: Thing, wish: Wish) -> None:

@@ -104,16 +104,6 @@ def boot_span(wish: NodeWish) -> Span:
     return WORKER_BOOT if wish.gpus else CONTROL_BOOT
 
 
-def up_span(wish: Wish) -> Span:
-    match wish:
-        case FabricWish():
-            return FABRIC_UP
-        case NodeWish():
-            return boot_span(wish)
-        case VolumeWish():
-            return VOLUME_UP
-
-
 def down_span(kind: str) -> Span:
     return {"fabric": FABRIC_DOWN, "node": POWER_OFF, "volume": VOLUME_DOWN}[kind]
 

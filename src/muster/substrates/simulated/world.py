@@ -11,11 +11,12 @@ moments at a power cut is fine here: the simulated machines lose theirs too.
 from __future__ import annotations
 
 import hashlib
-import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
+
+import msgspec
 
 from muster.contracts.clock import Clock
 from muster.contracts.faults import FaultKind
@@ -28,6 +29,7 @@ from muster.substrates.simulated.things import FLAP_SECONDS, State, Thing, Troub
 SCHEMA_VERSION: Final = 1
 NEWS_KEPT: Final = 1_000
 EVERYONE: Final = "*"
+_encode: Final = msgspec.json.Encoder().encode
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -66,6 +68,8 @@ class SimulatedWorld:
         self._seed = seed
         self._time_scale = time_scale
         self._watchers: list[Callable[[str], None]] = []
+        self._instant: Instant | None = None
+        self._faults: list[Trouble] | None = None
         self._heard = self._one("SELECT coalesce(max(seq), 0) FROM news")
 
     @classmethod
@@ -90,7 +94,8 @@ class SimulatedWorld:
     # time, dice
 
     def now(self) -> Instant:
-        return self._clock.now() + self._ahead()
+        """In a turn always the same: a turn happens at one instant."""
+        return self._clock.now() + self._ahead() if self._instant is None else self._instant
 
     def house_now(self) -> Instant:
         return self._clock.now()
@@ -113,8 +118,7 @@ class SimulatedWorld:
         return self._hash("secret", *key)
 
     def _hash(self, *key: object) -> bytes:
-        text = json.dumps([self._seed, *map(str, key)])
-        return hashlib.blake2b(text.encode(), digest_size=32).digest()
+        return hashlib.blake2b(_encode([self._seed, *map(str, key)]), digest_size=32).digest()
 
     # turns
 
@@ -144,9 +148,11 @@ class SimulatedWorld:
         except sqlite3.OperationalError as error:
             raise TryLater(f"the simulated world is busy: {error}") from error
         try:
+            self._instant = self.now()
             yield
             self._db.execute("COMMIT")
         finally:
+            self._instant = self._faults = None
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
 
@@ -164,7 +170,7 @@ class SimulatedWorld:
 
     def things(self, keys: Sequence[str]) -> dict[str, Thing]:
         """Those of these keys that are there, in the order asked."""
-        rows = self._db.execute(_LOOK, (json.dumps(list(keys)),))
+        rows = self._db.execute(_LOOK, (_encode(list(keys)).decode(),))
         found, now = {thing.key: thing for thing in map(Thing._make, rows)}, self.now()
         return {key: found[key] for key in keys if key in found and not found[key].is_gone(now)}
 
@@ -195,7 +201,8 @@ class SimulatedWorld:
     def squatter(self, host_id: str, slots: int, key: str) -> str | None:
         """Another node that still holds one of these slots, if there is one."""
         row = self._db.execute(
-            "SELECT key FROM thing WHERE host_id = ? AND slots & ? AND key <> ? AND (gone_at IS NULL OR gone_at > ?)",
+            "SELECT key FROM thing WHERE host_id = ? AND host_id <> '' AND slots & ? AND key <> ?"
+            " AND (gone_at IS NULL OR gone_at > ?)",
             (host_id, slots, key, self.now()),
         ).fetchone()
         return None if row is None else str(row[0])
@@ -235,10 +242,15 @@ class SimulatedWorld:
     # faults
 
     def faults(self) -> list[Trouble]:
+        """Those in force, oldest first. In a turn they are read once: only the turn itself can change them."""
+        if self._faults is not None:
+            return self._faults
         now = self.now()
         rows = self._db.execute("SELECT * FROM fault ORDER BY rowid")
-        known = (Trouble(row[0], FaultKind(row[1]), *row[2:]) for row in rows)
-        return [fault for fault in known if fault.active(now)]
+        known = [Trouble(row[0], FaultKind(row[1]), *row[2:]) for row in rows]
+        active = [fault for fault in known if fault.active(now)]
+        self._faults = active if self._instant is not None else None
+        return active
 
     def add_fault(self, fault: Trouble) -> None:
         self._db.execute("DELETE FROM fault WHERE until <= ?", (self.now(),))
@@ -249,6 +261,7 @@ class SimulatedWorld:
 
     def spend(self, fault: Trouble) -> None:
         """It happened once more; a counted fault that is used up goes."""
+        self._faults = None
         self._db.execute("UPDATE fault SET remaining = remaining - 1 WHERE id = ?", (fault.id,))
         self._db.execute("DELETE FROM fault WHERE id = ? AND remaining <= 0", (fault.id,))
 
@@ -260,7 +273,7 @@ class SimulatedWorld:
     def announce(self, host_id: str) -> None:
         """Inside a change: tell those with something on this host, or everyone, in every process."""
         if host_id:
-            select = "SELECT DISTINCT owner FROM thing WHERE host_id = ? ORDER BY owner"
+            select = "SELECT DISTINCT owner FROM thing WHERE host_id = ? AND host_id <> '' ORDER BY owner"
             self._db.execute(f"INSERT INTO news (owner) {select}", (host_id,))
         else:
             self._db.execute("INSERT INTO news (owner) VALUES (?)", (EVERYONE,))
