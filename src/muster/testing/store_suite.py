@@ -480,6 +480,36 @@ class StoreSuite:
 
         self.tell(opened, story, stores=rivals)
 
+    def test_the_capacity_log_replays_without_contradiction(self, opened: Open) -> None:
+        """Rivals hand two slots round. In commit order no slot is ever taken twice, nor freed when free."""
+        rivals, rounds = 3, 20
+
+        async def story(store: Store) -> None:
+            async def fight(mine: Store, name: str) -> int:
+                won = 0
+                for n in range(rounds):
+                    held = f"{name}.{n}"
+                    try:
+                        await mine.apply(batch(Insert(cluster(held)), Insert(lease(held, "h1", 0b11))))
+                    except UniqueViolation:
+                        continue
+                    won += 1
+                    await mine.apply(batch(Remove(Lease, held)))
+                return won
+
+            stores = [store, *self.others]
+            wins = await asyncio.gather(*(fight(one, f"w{n}") for n, one in enumerate(stores)))
+            taken = 0
+            log = await store.capacity_log(0, 1_000)
+            for change in log:
+                assert not change.taken & taken
+                assert change.freed & taken == change.freed
+                taken = taken & ~change.freed | change.taken
+            assert taken == 0
+            assert len(log) == 2 * sum(wins)
+
+        self.tell(opened, story, stores=rivals)
+
     # Work: claims, fences, wake-ups.
 
     def test_work_is_claimed_once_longest_due_first(self, opened: Open) -> None:

@@ -1,0 +1,144 @@
+"""A migrated database is exactly what store/schema.py declares, and a newer one is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import sqlite3
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import asyncpg
+import pytest
+
+from muster.model import access, accounts, catalog, clusters, events, hosts, volumes
+from muster.model.base import Noun
+from muster.store.migrate import SchemaTooNew, migrations, written_for
+from muster.store.open import open_store
+from muster.store.postgres import PostgresStore
+from muster.store.schema import TABLES, Kind
+from muster.store.sqlite import SqliteStore
+from muster.testing.postgres import postgres_dsn, postgres_server
+
+__all__ = ["postgres_dsn", "postgres_server"]
+
+MODEL = (access, accounts, catalog, clusters, events, hosts, volumes)
+SQLITE_TYPES = {Kind.TEXT: "TEXT", Kind.INTEGER: "INTEGER", Kind.BOOLEAN: "INTEGER", Kind.JSON: "TEXT"}
+POSTGRES_TYPES = {Kind.TEXT: "text", Kind.INTEGER: "bigint", Kind.BOOLEAN: "boolean", Kind.JSON: "text"}
+
+
+def nouns_of(module: ModuleType) -> set[type[Noun]]:
+    return {
+        found
+        for _, found in inspect.getmembers(module, inspect.isclass)
+        if issubclass(found, Noun) and found is not Noun
+    }
+
+
+def plain(sql: str) -> str:
+    return re.sub(r"[()\s]", "", sql).lower()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> sqlite3.Connection:
+    asyncio.run(SqliteStore.open(tmp_path / "m.db").close())
+    return sqlite3.connect(tmp_path / "m.db")
+
+
+def test_every_noun_has_its_table() -> None:
+    assert set(TABLES) == set().union(*map(nouns_of, MODEL))
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
+def test_sqlite_has_the_declared_columns_rules_and_indexes(file: sqlite3.Connection, table: Any) -> None:
+    columns = [
+        (name, type_, not filled) for _, name, type_, filled, *_ in file.execute(f"PRAGMA table_info({table.name})")
+    ]
+    assert columns == [(one.name, SQLITE_TYPES[one.kind], one.nullable) for one in table.columns]
+
+    made = {
+        (bool(unique), tuple(row[2] for row in file.execute(f"PRAGMA index_info({name})")))
+        for _, name, unique, *_ in file.execute(f"PRAGMA index_list({table.name})")
+    }
+    declared = {(True, rule.columns) for rule in table.rules} | {(False, index.columns) for index in table.indexes}
+    assert made == declared
+    for index in table.indexes:
+        [sql] = file.execute("SELECT sql FROM sqlite_master WHERE name = ?", (index.name,)).fetchone()
+        assert plain(sql).endswith(plain(f"WHERE {index.where}" if index.where else f"{index.columns[-1]}"))
+    file.close()
+
+
+def test_postgres_has_the_declared_columns_rules_and_indexes(postgres_dsn: str) -> None:
+    async def look() -> tuple[list[Any], list[Any]]:
+        await (await PostgresStore.open(postgres_dsn)).close()
+        db = await asyncpg.connect(postgres_dsn)
+        try:
+            columns = await db.fetch(
+                "SELECT table_name, column_name, data_type, is_nullable, collation_name"
+                " FROM information_schema.columns WHERE table_schema = 'public' ORDER BY table_name, ordinal_position"
+            )
+            indexes = await db.fetch(
+                "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'"
+            )
+        finally:
+            await db.close()
+        return columns, indexes
+
+    columns, indexes = asyncio.run(look())
+    assert {row["collation_name"] for row in columns if row["data_type"] == "text"} == {"C"}
+    for table in TABLES.values():
+        made = [
+            (row["column_name"], row["data_type"], row["is_nullable"] == "YES")
+            for row in columns
+            if row["table_name"] == table.name
+        ]
+        assert made == [(one.name, POSTGRES_TYPES[one.kind], one.nullable) for one in table.columns]
+        defined = {row["indexname"]: plain(row["indexdef"]) for row in indexes if row["tablename"] == table.name}
+        declared = [(rule.name, "unique", rule.columns, "") for rule in table.rules]
+        declared += [(index.name, "", index.columns, index.where) for index in table.indexes]
+        assert defined == {
+            name: plain(
+                f"CREATE {unique} INDEX {name} ON public.{table.name} USING btree {','.join(fields)}"
+                + (f" WHERE {where}" if where else "")
+            )
+            for name, unique, fields, where in declared
+        }
+
+
+def test_migrations_are_numbered_without_gaps_and_leave_no_token() -> None:
+    assert [one.version for one in migrations()] == list(range(1, len(migrations()) + 1))
+    for migration in migrations():
+        for database in ("sqlite", "postgres"):
+            assert not re.search(r"\{[a-z]+\}", written_for(database, migration.text))
+
+
+def test_a_newer_sqlite_schema_refuses_to_start(file: sqlite3.Connection, tmp_path: Path) -> None:
+    file.execute("PRAGMA user_version = 999")
+    file.close()
+    with pytest.raises(SchemaTooNew, match=r"schema version 999.*start the newer Muster"):
+        SqliteStore.open(tmp_path / "m.db")
+
+
+def test_a_newer_postgres_schema_refuses_to_start(postgres_dsn: str) -> None:
+    async def story() -> None:
+        await (await PostgresStore.open(postgres_dsn)).close()
+        db = await asyncpg.connect(postgres_dsn)
+        await db.execute("INSERT INTO schema_version VALUES (999)")
+        await db.close()
+        with pytest.raises(SchemaTooNew, match="schema version 999"):
+            await PostgresStore.open(postgres_dsn)
+
+    asyncio.run(story())
+
+
+def test_a_url_names_the_store(tmp_path: Path, postgres_dsn: str) -> None:
+    async def kinds() -> list[type[Any]]:
+        stores = [await open_store(f"sqlite:///{tmp_path}/m.db"), await open_store(postgres_dsn)]
+        for store in stores:
+            await store.close()
+        return [type(store) for store in stores]
+
+    assert asyncio.run(kinds()) == [SqliteStore, PostgresStore]
+    assert (tmp_path / "m.db").exists()

@@ -1,0 +1,192 @@
+"""What only SQLite must show: group commit, a full disk, kill -9, a file that another process holds."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from muster.contracts.store import Find, Insert, Remove
+from muster.errors import StoreError, StoreFull, Unavailable, UniqueViolation
+from muster.model.clusters import Cluster
+from muster.store import sqlite as sqlite_store
+from muster.store.sqlite import SqliteStore
+from muster.store.sqlite_writer import Groups
+from muster.testing.store_suite import batch, cluster, event
+
+
+def test_many_callers_share_few_commits(tmp_path: Path) -> None:
+    """Counted by the file itself: SQLite's own change counter moves once per commit that others can see."""
+
+    async def story() -> int:
+        store = SqliteStore.open(tmp_path / "m.db")
+        watch = sqlite3.connect(tmp_path / "m.db")
+        seen = set()
+        todo = [store.apply(batch(Insert(cluster(f"c{n}")))) for n in range(300)]
+        waiting = asyncio.gather(*todo)
+        while not waiting.done():
+            seen.add(watch.execute("SELECT count(*) FROM cluster").fetchone()[0])
+            await asyncio.sleep(0)
+        await waiting
+        watch.close()
+        assert await store.count(Find(Cluster)) == 300
+        await store.close()
+        return len(seen)
+
+    assert asyncio.run(story()) < 100
+
+
+def test_a_group_gives_each_job_its_own_verdict(tmp_path: Path) -> None:
+    db = sqlite3.connect(tmp_path / "m.db", isolation_level=None)
+    db.execute("CREATE TABLE account (id TEXT PRIMARY KEY)")
+
+    def add(id: str) -> str:
+        db.execute("INSERT INTO account VALUES (?)", (id,))
+        return id
+
+    def bug() -> None:
+        add("half")
+        raise ZeroDivisionError
+
+    verdicts = Groups(db).run([lambda: add("a"), lambda: add("a"), bug, lambda: add("b")])
+    assert [verdict.answer for verdict in verdicts] == ["a", None, None, "b"]
+    assert isinstance(verdicts[1].error, UniqueViolation)
+    assert isinstance(verdicts[2].error, ZeroDivisionError)
+    assert db.execute("SELECT id FROM account ORDER BY id").fetchall() == [("a",), ("b",)]
+    db.close()
+
+
+@pytest.mark.parametrize("inline", [True, False], ids=["inline", "threaded"])
+def test_a_full_disk_refuses_and_leaves_nothing_half_written(tmp_path: Path, inline: bool) -> None:
+    async def story() -> None:
+        store = SqliteStore.open(tmp_path / "m.db", inline=inline)
+        await store.apply(batch(Insert(cluster("first", because="x" * 50_000))))
+        writer = store._writer._db
+        pages = writer.execute("PRAGMA page_count").fetchone()[0]
+        writer.execute(f"PRAGMA max_page_count = {pages + 1}")
+        big = [batch(Insert(cluster(f"big{n}", because="x" * 50_000)), events=(event(),)) for n in range(3)]
+        small = batch(Remove(Cluster, "first"))
+        answers = await asyncio.gather(*map(store.apply, [*big, small]), return_exceptions=True)
+        # Alone, each gets its own verdict: making room is possible on a full disk.
+        assert [type(answer) for answer in answers] == [StoreFull, StoreFull, StoreFull, type(None)]
+        assert await store.find(Find(Cluster)) == []
+        assert await store.events(after=0, limit=9) == []
+        await store.apply(batch(Insert(cluster("again", because="x" * 40_000)), events=(event(),)))
+        assert await store.last_event() == 1
+        await store.close()
+        whole = sqlite3.connect(tmp_path / "m.db")
+        assert whole.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        whole.close()
+
+    asyncio.run(story())
+
+
+def test_a_file_held_by_another_process_is_unavailable_not_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_store, "BUSY_MS", 20)
+
+    async def story() -> None:
+        store = SqliteStore.open(tmp_path / "m.db")
+        other = sqlite3.connect(tmp_path / "m.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Unavailable):
+            await store.apply(batch(Insert(cluster("c1"))))
+        assert await store.head(Cluster, "c1") is None
+        other.execute("ROLLBACK")
+        other.close()
+        await store.apply(batch(Insert(cluster("c1"))))
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_closing_writes_what_was_submitted_and_refuses_the_rest(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = SqliteStore.open(tmp_path / "m.db")
+        tasks = [asyncio.create_task(store.apply(batch(Insert(cluster(f"c{n}"))))) for n in range(50)]
+        await asyncio.sleep(0)
+        await store.close()
+        await asyncio.gather(*tasks)
+        with pytest.raises(StoreError, match="closed"):
+            await store.apply(batch(Insert(cluster("late"))))
+        again = SqliteStore.open(tmp_path / "m.db")
+        assert await again.count(Find(Cluster)) == 50
+        await again.close()
+
+    asyncio.run(story())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.db"]
+
+
+def test_a_caller_that_went_away_does_not_disturb_the_group(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = SqliteStore.open(tmp_path / "m.db")
+        tasks = [asyncio.create_task(store.apply(batch(Insert(cluster(f"c{n}"))))) for n in range(10)]
+        await asyncio.sleep(0)
+        tasks[3].cancel()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(answer) for answer in answers].count(asyncio.CancelledError) == 1
+        assert answers.count(None) == 9
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_memory_is_private_and_inline() -> None:
+    async def story() -> None:
+        store = SqliteStore.open(":memory:", inline=True)
+        await store.apply(batch(Insert(cluster("c1"))))
+        assert await store.head(Cluster, "c1") is not None
+        await store.close()
+
+    asyncio.run(story())
+
+
+CHILD = """
+    import asyncio, sys
+    from muster.contracts.store import Insert
+    from muster.store.sqlite import SqliteStore
+    from muster.testing.store_suite import batch, cluster, event
+
+    async def main():
+        store = SqliteStore.open(sys.argv[1])
+        async def writer(by):
+            for n in range(100_000):
+                id = f"{by}.{n}"
+                await store.apply(batch(Insert(cluster(id)), events=(event(id=id),)))
+                print(id, flush=True)
+        await asyncio.gather(*map(writer, range(8)))
+
+    asyncio.run(main())
+"""
+
+
+def test_kill_9_loses_nothing_that_was_answered(tmp_path: Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(CHILD), str(tmp_path / "m.db")], stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    answered = [child.stdout.readline().strip() for _ in range(400)]
+    child.send_signal(signal.SIGKILL)
+    # What it still managed to say counts as said; a line cut in two does not.
+    answered += [line.strip() for line in child.stdout if line.endswith("\n")]
+    child.wait()
+    child.stdout.close()
+
+    async def look() -> tuple[set[str], set[str]]:
+        store = SqliteStore.open(tmp_path / "m.db")
+        nouns = {one.id for one in await store.find(Find(Cluster))}
+        events = {one.resource_id for one in await store.events(after=0, limit=1_000_000)}
+        await store.close()
+        return nouns, events
+
+    nouns, events = asyncio.run(look())
+    assert len(answered) >= 400
+    assert set(answered) <= nouns
+    assert nouns == events
