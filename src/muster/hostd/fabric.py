@@ -29,6 +29,8 @@ NODES_MAX: Final = 60_000
 OWN_MARK: Final = 0x6D
 """On connections of the house itself (probes): the tenant's rules do not apply to them."""
 _SO_MARK: Final = 36
+WITHOUT_GROUPS: Final = (Rule(direction="inbound", protocol="tcp", port_min=22, port_max=22),)
+"""A cluster without any security group lets SSH in and nothing else."""
 
 
 def address_of(number: int) -> str:
@@ -41,6 +43,7 @@ def link_of(number: int) -> str:
 
 def permits(rules: Sequence[Rule], source: str, port: int) -> bool:
     """Whether a TCP connection from that outside address to that port of a node may come in."""
+    rules = rules or WITHOUT_GROUPS
     asking = ipaddress.ip_address(source)
     return any(
         rule.direction == "inbound"
@@ -53,6 +56,7 @@ def permits(rules: Sequence[Rule], source: str, port: int) -> bool:
 
 def ruleset(rules: Sequence[Rule]) -> str:
     """The edge's rules for nft. Addresses are judged by `permits` before a connection is made; ports here as well."""
+    rules = rules or WITHOUT_GROUPS
     ports = sorted(
         {
             (rule.port_min, rule.port_max)

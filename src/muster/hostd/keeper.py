@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from muster.contracts.hands import Ran
+from muster.contracts.hands import Knock, Ran
 from muster.contracts.substrate import Fence, Owned, Power, Seen
 from muster.errors import Never, TryLater, UnknownOutcome
 from muster.hostd import fabric, wire
@@ -160,6 +160,30 @@ class Keeper:
             made.close()
             raise TryLater(f"port {asked.port} of {record.wish.name}: {error or 'no answer'}") from None
         return made
+
+    def hold(self, fence: Fence) -> None:
+        self._shop.state.fence(*fence)
+
+    async def knock(self, ports: Sequence[tuple[str, int]], seconds: float) -> list[Knock]:
+        return list(await asyncio.gather(*(self._knock(node, port, seconds) for node, port in ports)))
+
+    async def _knock(self, node: str, port: int, seconds: float) -> Knock:
+        try:
+            record, _ = self._nodes.running(node)
+        except TryLater:
+            return Knock.GONE
+        home = self._shop.fabrics[record.wish.fabric]
+        if home.holder is None or not home.holder.alive:
+            return Knock.SILENT
+        with fabric.open_socket(home.holder.pid, own=True) as made:
+            address = (fabric.address_of(record.number), port)
+            try:
+                await asyncio.wait_for(asyncio.get_running_loop().sock_connect(made, address), seconds)
+            except ConnectionRefusedError:
+                return Knock.REFUSED
+            except (OSError, TimeoutError):
+                return Knock.SILENT
+        return Knock.OPEN
 
     def link(self, node: str, *, up: bool) -> None:
         record, _ = self._nodes.running(node)

@@ -2,7 +2,8 @@
 
 Leans on debootstrap and apt inside the new root. Laws: the directory is named by a digest of its recipe, so a
 changed recipe is a new root and an old one is never edited; it appears whole (rename) or not at all; two makers on
-one machine take turns; nothing of it runs on the machine itself, and no service is started while packages are configured.
+one machine take turns; nothing of it runs on the machine itself, and no service is started while packages are
+configured.
 """
 
 from __future__ import annotations

@@ -149,6 +149,10 @@ class Conversation:
                 return await keeper.run(verb)
             case wire.Place():
                 return keeper.place(verb)
+            case wire.Hold():
+                return keeper.hold(verb.fence)
+            case wire.KnockAt():
+                return await keeper.knock(verb.ports, verb.seconds)
             case wire.Link():
                 return keeper.link(verb.node, up=verb.up)
             case wire.Watch():

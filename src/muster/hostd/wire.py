@@ -68,6 +68,15 @@ class Connect(_Verb, frozen=True, kw_only=True, tag="connect"):
     seconds: float = 5.0
 
 
+class Hold(_Verb, frozen=True, kw_only=True, tag="hold"):
+    fence: Fence
+
+
+class KnockAt(_Verb, frozen=True, kw_only=True, tag="knock"):
+    ports: tuple[tuple[str, int], ...]
+    seconds: float = 1.0
+
+
 class Watch(_Verb, frozen=True, kw_only=True, tag="watch"):
     """From now on this connection also gets `changed` lines."""
 
@@ -79,7 +88,9 @@ class Link(_Verb, frozen=True, kw_only=True, tag="link"):
     up: bool
 
 
-Verb: TypeAlias = Hello | Ensure | Observe | EnsureAbsent | ListOwned | Run | Place | Connect | Watch | Link
+Verb: TypeAlias = (
+    Hello | Ensure | Observe | EnsureAbsent | ListOwned | Run | Place | Connect | Hold | KnockAt | Watch | Link
+)
 
 
 class Greeting(msgspec.Struct, frozen=True, kw_only=True):

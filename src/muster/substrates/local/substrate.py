@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from muster.contracts.hands import Door, File, Ran
+from muster.contracts.hands import Door, File, Knock, Ran
 from muster.contracts.substrate import FabricWish, Fence, NodeWish, Owned, Seen, VolumeWish, Wish
 from muster.errors import UnknownOutcome
 from muster.hostd import wire
@@ -84,6 +84,13 @@ class LocalSubstrate:
 
     async def place(self, files: Sequence[File], generation: int, fence: Fence) -> None:
         await self._hostd.call(wire.Place(files=tuple(files), generation=generation, fence=fence))
+
+    async def hold(self, fence: Fence) -> None:
+        await self._hostd.call(wire.Hold(fence=fence))
+
+    async def knock(self, ports: Sequence[tuple[str, int]], *, seconds: float = 1.0) -> list[Knock]:
+        answer = await self._hostd.call(wire.KnockAt(ports=tuple(ports), seconds=seconds))
+        return msgspec.convert(answer, list[Knock])
 
     async def connect(self, node: str, port: int, *, seconds: float = 5.0) -> socket.socket:
         return await self._hostd.carry(wire.Connect(node=node, port=port, seconds=seconds))

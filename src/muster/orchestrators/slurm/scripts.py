@@ -1,0 +1,111 @@
+"""The two scripts of ours that run in nodes, as text. Nothing of them stays running.
+
+Laws: `start` may be run at any time and any number of times: it starts what does not run and touches nothing that
+does; a plan older than the node has seen is refused (exit 9); slurmd is started only once slurmctld listens, because
+it sleeps a second after a refused connection.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+REFUSED: Final = 9
+
+START: Final = r"""#!/bin/bash
+# start GENERATION NODE CONTROLLER SLURMD_CONF ROLE... : bring up this node's daemons.
+set -u
+generation=$1 node=$2 controller=$3 spec=$4; shift 4
+roles=" $* "
+C=/etc/cluster
+stamp=/run/cluster-generation
+exec 9<> <(:)
+nap() { read -rt "$1" -u 9; }
+fail() { echo "$*" >&2; exit 1; }
+
+# one at a time on a node; an older plan is refused
+exec 8>/run/cluster-lock
+flock -w 20 8 || fail "another start is under way"
+if [[ -r $stamp ]] && (( generation < $(<"$stamp") )); then echo "older plan" >&2; exit 9; fi
+echo "$generation" > "$stamp"
+
+runs() { # runs PIDFILE COMMAND
+  local pid
+  [[ -r $1 ]] && pid=$(<"$1") && [[ -r /proc/$pid/comm ]] && [[ $(<"/proc/$pid/comm") == "$2" ]]
+}
+knocked() { { exec 7<>"/dev/tcp/$1/$2"; } 2>/dev/null && exec 7>&-; }
+await() { # await HOST PORT
+  for ((i = 0; i < 600; i++)); do knocked "$1" "$2" && return; nap 0.03; done
+  fail "$1 does not listen on port $2"
+}
+log() { echo "/var/log/slurm/$1.log"; }
+
+if [[ ! -d /run/slurm ]]; then
+  install -d -o munge -g munge /run/munge
+  install -d -o slurm -g slurm /run/slurm /var/spool/slurmctld /var/log/slurm
+  mkdir -p /run/sshd /var/spool/slurmd
+fi
+[[ -d /home/ubuntu ]] || { cp -rT /etc/skel /home/ubuntu && chown -R ubuntu:ubuntu /home/ubuntu; }
+
+runs /run/munge/munged.pid munged ||
+  setpriv --reuid=munge --regid=munge --clear-groups munged --force --key-file=$C/munge.key 8>&- 9>&- ||
+  fail "munged did not start"
+
+if [[ $roles == *" controller "* ]]; then
+  digest=$(<$C/slurm.digest)
+  if runs /run/slurm/slurmctld.pid slurmctld; then
+    [[ -r /run/slurm-digest && $(</run/slurm-digest) == "$digest" ]] ||
+      scontrol reconfigure || fail "reconfigure refused"
+  else
+    again=; [[ -e /var/spool/slurmctld/node_state ]] && again=1
+    slurmctld 8>&- 9>&- || fail "slurmctld did not start: $(tail -n 3 "$(log slurmctld)" 2>/dev/null)"
+    await "$node" 6817
+    # without this, dynamic nodes lose their GPUs after a restart of slurmctld
+    [[ -z $again ]] || scontrol reconfigure
+  fi
+  echo "$digest" > /run/slurm-digest
+fi
+
+if [[ $roles == *" worker "* ]]; then
+  if ! runs /run/slurm/slurmd.pid slurmd; then
+    await "$controller" 6817
+    slurmd -Z -N "$node" --conf "$spec" 8>&- 9>&- ||
+      fail "slurmd did not start: $(tail -n 3 "$(log slurmd)" 2>/dev/null)"
+  fi
+fi
+
+runs /run/sshd.pid sshd || /usr/sbin/sshd -f $C/ssh/sshd_config 8>&- 9>&- || fail "sshd did not start"
+
+# the tenant's own, once per content; a failure is told and does not stop the node
+once() { # once NAME
+  local script=$C/init/$1 mark=/run/cluster-init-$1
+  [[ -r $script ]] || return 0
+  cmp -s "$script" "$mark" && return 0
+  "$script" 8>&- 9>&- </dev/null >"/var/log/$1.log" 2>&1 ||
+    echo "$1 script failed with $?; see /var/log/$1.log on $node"
+  cp "$script" "$mark"
+}
+once lifecycle
+[[ $roles == *" login "* ]] && once login
+[[ $roles == *" worker "* ]] && once nodeset
+exit 0
+"""
+
+JOINED: Final = r"""#!/bin/bash
+# joined SECONDS NODE... : wait until slurmctld counts these nodes as present; print all it knows and their states.
+end=$((SECONDS + $1)); shift
+exec 9<> <(:)
+while :; do
+  known=$(sinfo -h -N -o '%N %T' 2>&1 | sort -u)
+  missing=0
+  for node; do
+    case $'\n'"$known"$'\n' in
+      *$'\n'"$node "[!du]*) ;;
+      *$'\n'"$node dra"*) ;;
+      *) missing=1; break ;;
+    esac
+  done
+  (( missing && SECONDS < end )) || break
+  read -rt 0.05 -u 9
+done
+echo "$known"
+"""
