@@ -317,6 +317,7 @@ async def serve(settings: Settings, say: Callable[[str], None] = print) -> int:
 def run_server(settings: Settings) -> int:
     """What `muster up` becomes: the exit code of a life, or one sentence about why there was none."""
     set_up_logs(settings.log_format, settings.log_level)
+    os.umask(0o077)
 
     def say(line: str) -> None:
         print(line, flush=True)
