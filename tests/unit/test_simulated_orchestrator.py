@@ -11,8 +11,9 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+from muster.contracts.faults import FaultKind
 from muster.contracts.orchestrator import Feature, Standing, Target
-from muster.contracts.substrate import FabricWish, Fence
+from muster.contracts.substrate import FabricWish, Fence, Power
 from muster.errors import TryLater
 from muster.model.base import SECOND
 from muster.model.clusters import Acceptance, ClusterConfig, ClusterType, Scripts
@@ -111,6 +112,40 @@ def test_a_node_booted_again_must_join_again(tmp_path: Path) -> None:
         assert not (await rig.orchestrator.converge(again, CLUSTER)).done
         await converge(rig, again)
         assert set((await rig.orchestrator.observe(again)).values()) == {Standing.IDLE}
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_a_node_back_from_the_dead_must_join_again(tmp_path: Path, timed: bool) -> None:
+    async def story(rig: SimulatedOrchestratorRig) -> None:
+        target = await running(rig, 1)
+        (node,) = worker_ids(target)
+        fault = await rig.inject(FaultKind.HOST_DEATH, 0, seconds=30 if timed else None)
+        rig.clock.advance(20)
+        assert (await rig.orchestrator.observe(target))[node] is Standing.DOWN
+        rig.clock.advance(10)
+        if not timed:
+            assert await rig.desk.clear(fault.id)
+        assert (await rig.substrate.observe([node]))[node].power is Power.UP
+        assert (await rig.orchestrator.observe(target))[node] is Standing.DOWN
+        await converge(rig, target)
+        assert (await rig.orchestrator.observe(target))[node] is Standing.IDLE
+
+    tell(tmp_path, story)
+
+
+def test_expel_told_too_early_drains_and_then_lets_go(tmp_path: Path) -> None:
+    async def story(rig: SimulatedOrchestratorRig) -> None:
+        target = await running(rig, 2)
+        node = worker_ids(target)[-1]
+        smaller = without(target, node)
+        with pytest.raises(TryLater, match="drain"):
+            await rig.orchestrator.expel(smaller, [node], CLUSTER)
+        assert (await rig.orchestrator.observe(target))[node] is Standing.DRAINING
+        rig.clock.advance(5)
+        await rig.orchestrator.expel(smaller, [node], CLUSTER)
+        assert (await rig.orchestrator.observe(target))[node] is Standing.ABSENT
 
     tell(tmp_path, story)
 

@@ -199,7 +199,11 @@ class OrchestratorSuite:
         node = worker_ids(target)[-1]
         with pytest.raises(DriverError):
             await rig.orchestrator.expel(without(target, node), [node], fence(target))
-        assert (await rig.orchestrator.observe(target))[node] is Standing.IDLE
+        assert (await rig.orchestrator.observe(target))[node] is not Standing.ABSENT
+        await rig.orchestrator.drain(target, [node], "it leaves", fence(target))
+        await until_standing(rig, target, node, Standing.DRAINED)
+        await rig.orchestrator.expel(without(target, node), [node], fence(target))
+        await until_standing(rig, target, node, Standing.ABSENT)
 
     @law()
     async def test_force_needs_no_drain(self, rig: OrchestratorRig) -> None:

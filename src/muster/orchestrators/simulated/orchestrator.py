@@ -97,11 +97,15 @@ class SimulatedOrchestrator:
             self._keep(target, page, pages.admitted(page, node_ids))
 
     async def expel(self, target: Target, node_ids: Sequence[str], fence: Fence) -> None:
+        """Who is still in service is drained first, whatever the caller forgot, unless forced."""
         with self._world.turn(fence):
-            page, bodies = self._page(target), self._world.bodies(node_ids)
+            page, bodies, now = self._page(target), self._world.bodies(node_ids), self._world.now()
             pages.require_current(page, target)
-            after = pages.expelled(page, node_ids, bodies, self._world.now(), force=target.spec.force)
+            serving = [] if target.spec.force else pages.in_service(page, node_ids, bodies, now)
+            after = pages.drained(page, serving, now, self._world.draw) if serving else pages.expelled(page, node_ids)
             self._keep(target, page, after)
+        if serving:
+            raise TryLater(f"{len(serving)} of {len(node_ids)} nodes must drain before they leave")
 
     async def access(self, target: Target) -> AccessFacts:
         door = login(target)

@@ -146,12 +146,13 @@ def admitted(page: Page, node_ids: Sequence[str]) -> Page:
     return replace(page, members=page.members | back)
 
 
-def expelled(page: Page, node_ids: Sequence[str], bodies: Bodies, now: Instant, *, force: bool) -> Page:
-    """Only what is drained, or cannot run anything, may leave without force."""
-    for node_id in node_ids:
-        state = standing(page.members.get(node_id), bodies.get(node_id), now)
-        if not force and state in (Standing.IDLE, Standing.BUSY, Standing.DRAINING):
-            raise TryLater(f"node {node_id} is {state}: drain it first, or force")
+def in_service(page: Page, node_ids: Sequence[str], bodies: Bodies, now: Instant) -> list[str]:
+    """Those that may still carry work: neither drained nor unable to run anything."""
+    busy = (Standing.IDLE, Standing.BUSY, Standing.DRAINING)
+    return [id for id in node_ids if standing(page.members.get(id), bodies.get(id), now) in busy]
+
+
+def expelled(page: Page, node_ids: Sequence[str]) -> Page:
     return replace(page, members={id: note for id, note in page.members.items() if id not in node_ids})
 
 

@@ -55,6 +55,8 @@ class SimulatedFaultDesk:
         trouble = self._trouble(fault, place)
         with _available(), self._world.change():
             self._world.add_fault(trouble)
+            if trouble.until is not None:
+                self._revive(trouble, trouble.until)
             self._announce(trouble)
         self._wire_look_at = 0
         self._world.hear()
@@ -69,6 +71,7 @@ class SimulatedFaultDesk:
             return False
         with _available(), self._world.change():
             ended = self._world.end_fault(id)
+            self._revive(known, self._world.now())
             self._announce(known)
         self._world.hear()
         return ended
@@ -125,6 +128,11 @@ class SimulatedFaultDesk:
             until=None if seconds is None else now + round(seconds * SECOND),
             made_at=self._world.house_now(),
         )
+
+    def _revive(self, trouble: Trouble, at: Instant) -> None:
+        """Whoever returns from the dead has booted anew, and must join its cluster again."""
+        if trouble.kind is FaultKind.HOST_DEATH:
+            self._world.reboot(trouble.host_id, trouble.since, at)
 
     def _announce(self, trouble: Trouble) -> None:
         if trouble.kind not in ON_THE_WIRE:

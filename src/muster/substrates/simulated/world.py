@@ -222,6 +222,13 @@ class SimulatedWorld:
         now = self.now()
         return [thing for thing in map(Thing._make, rows) if not thing.is_gone(now)]
 
+    def reboot(self, host_id: str, since: Instant, at: Instant) -> None:
+        """Inside a change: nodes that were on the host when it died come back in another boot, up from `at` on."""
+        self._db.execute(
+            "UPDATE thing SET up_at = ?3 WHERE host_id = ?1 AND host_id <> '' AND started_at <= ?2 AND doom = ''",
+            (host_id, since, at),
+        )
+
     def collide(self, sentence: str) -> None:
         with self.change():
             self._db.execute("INSERT INTO collision (sentence) VALUES (?)", (sentence,))
