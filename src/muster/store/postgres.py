@@ -15,7 +15,7 @@ from typing import Any, Final
 import asyncpg
 
 from muster.contracts.store import Batch, CapacityChange, Claim, Find, Head
-from muster.errors import StoreFull, Unavailable
+from muster.errors import Invalid, StoreFull, Unavailable
 from muster.model.base import Instant, N, Noun
 from muster.model.events import Event
 from muster.store.find import PostgresSyntax, count_question, question
@@ -60,6 +60,8 @@ def told_plainly() -> Iterator[None]:
         yield
     except asyncpg.DiskFullError as error:
         raise StoreFull("the database's disk is full; nothing was written") from error
+    except asyncpg.UntranslatableCharacterError as error:
+        raise Invalid("a text holds a character that cannot be stored", hint="leave out NUL characters") from error
     except _GONE as error:
         raise Unavailable(
             f"the database does not answer: {error or type(error).__name__}", hint="try again in a moment"
