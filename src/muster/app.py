@@ -37,6 +37,7 @@ from muster.dialects.native.routes import Native
 from muster.dialects.native.watch import Watch
 from muster.engine.engine import Engine
 from muster.engine.failpoints import DieAt, FailpointOrchestrator, FailpointStore, FailpointSubstrate
+from muster.engine.wakeups import Wakeups
 from muster.errors import MusterError
 from muster.homestead import AlreadyRunning, forget_info, held, make_home, write_info
 from muster.model.catalog import Region
@@ -62,6 +63,7 @@ class Fleet(NamedTuple):
     faults: FaultDesk | None = None
     pools: Pools = no_pools
     close: Callable[[], Awaitable[None]] | None = None
+    listen: Callable[[asyncio.Event], Awaitable[None]] | None = None  # runs beside the engine until told to stop
 
     @property
     def facts(self) -> FleetFacts:
@@ -79,12 +81,14 @@ def simulated_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: S
     async def close() -> None:
         world.close()
 
+    substrate = SimulatedSubstrate(world, clock)
     return Fleet(
-        SimulatedSubstrate(world, clock),
+        substrate,
         SimulatedOrchestrator(world, clock),
         SimulatedFaultDesk(world, entropy, StorePlaces(store)),
         simulated_pools,
         close,
+        substrate.listen,
     )
 
 
@@ -127,6 +131,9 @@ class Running:
     engine: Engine | None
     app: App | None
     watch: Watch
+    beside: tuple[
+        Callable[[asyncio.Event], Awaitable[None]], ...
+    ] = ()  # what runs with the engine until told to stop
 
 
 async def assemble(settings: Settings, closing: AsyncExitStack) -> Running:
@@ -160,10 +167,18 @@ async def assemble(settings: Settings, closing: AsyncExitStack) -> Running:
     if settings.answers:
         await first_start(house, settings)
     await house.capacity.ready()
-    if settings.moves:
-        engines.append(_engine(house, fleet, settings))
     app = _app(house, watch, settings) if settings.answers else None
-    return Running(house, engines[0] if engines else None, app, watch)
+    if not settings.moves:
+        return Running(house, None, app, watch)
+    engines.append(_engine(house, fleet, settings))
+    return Running(house, engines[0], app, watch, _announcements(house, fleet))
+
+
+def _announcements(house: House, fleet: Fleet) -> tuple[Callable[[asyncio.Event], Awaitable[None]], ...]:
+    """What the fleet announces becomes due at once, instead of at the next look."""
+    wakeups = Wakeups(house.store, house.clock, ("cluster", "volume"))
+    fleet.substrate.watch(wakeups.hear)
+    return (wakeups.run,) if fleet.listen is None else (wakeups.run, fleet.listen)
 
 
 def _with_failpoint(store: Store, settings: Settings) -> Store:
@@ -246,6 +261,7 @@ class Life:
         parts: list[asyncio.Task[None]] = []
         if self._running.engine is not None:
             parts.append(asyncio.create_task(self._running.engine.run(self._stop), name="engine"))
+        parts += [asyncio.ensure_future(beside(self._stop)) for beside in self._running.beside]
         if self._server is not None and self._bound is not None:
             parts.append(asyncio.create_task(self._server.serve(sockets=[self._bound]), name="web"))
         return parts

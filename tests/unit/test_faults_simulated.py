@@ -183,20 +183,20 @@ def test_faults_wake_those_they_hurt_in_every_process(tmp_path: Path) -> None:
         engine = await rig.reopen()
         woken: list[str] = []
         engine.watch(woken.append)
-        listening = asyncio.create_task(engine.listen())
-        try:
-            await rig.inject(FaultKind.HOST_DEATH, 0)
-            await _turns(3)
-            assert woken == ["owner-a"]
-            await rig.inject(FaultKind.HOST_DEATH, 2)
-            await _turns(3)
-            assert woken == ["owner-a"], "nobody has anything on that host"
-            woken.clear()
-            await rig.desk.inject(Fault(kind=FaultKind.ADVANCE, seconds=5))
-            await _turns(3)
-            assert woken == ["owner-a", "owner-b"]
-        finally:
-            listening.cancel()
+        stop = asyncio.Event()
+        listening = asyncio.create_task(engine.listen(stop))
+        await rig.inject(FaultKind.HOST_DEATH, 0)
+        await _turns(5)
+        assert woken == ["owner-a"]
+        await rig.inject(FaultKind.HOST_DEATH, 2)
+        await _turns(5)
+        assert woken == ["owner-a"], "nobody has anything on that host"
+        woken.clear()
+        await rig.desk.inject(Fault(kind=FaultKind.ADVANCE, seconds=5))
+        await _turns(5)
+        assert woken == ["owner-a", "owner-b"]
+        stop.set()
+        await listening
 
     tell(tmp_path, story)
 

@@ -7,6 +7,7 @@ what makes it a witness in simulation.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -228,11 +229,17 @@ class SimulatedSubstrate:
         """Faults are announced; what happens in its own time is told by `look_again_at`."""
         self._world.watch(wake)
 
-    async def listen(self, every_seconds: float = 1.0) -> None:
-        """Pass on faults injected through other processes, until cancelled. Missing it only delays."""
-        while True:
-            await self._clock.sleep(every_seconds)
-            self._world.hear()
+    async def listen(self, stop: asyncio.Event, every_seconds: float = 1.0) -> None:
+        """Pass on what other processes did to the world, until told to stop. Missing it only delays."""
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            while not stop.is_set():
+                nap = asyncio.ensure_future(self._clock.sleep(every_seconds))
+                await asyncio.wait({nap, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                nap.cancel()
+                self._world.hear()
+        finally:
+            stopping.cancel()
 
     async def close(self) -> None:
         self._world.close()
