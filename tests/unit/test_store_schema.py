@@ -13,8 +13,15 @@ from typing import Any
 import asyncpg
 import pytest
 
+from muster.contracts.store import Find
 from muster.model import access, accounts, catalog, clusters, events, hosts, volumes
+from muster.model.accounts import ApiKey
 from muster.model.base import Noun
+from muster.model.clusters import Cluster, Node
+from muster.model.events import Request
+from muster.model.hosts import Host, Lease
+from muster.model.volumes import Attachment, Volume
+from muster.store.find import SqliteSyntax, question
 from muster.store.migrate import SchemaTooNew, migrations, written_for
 from muster.store.open import open_store
 from muster.store.postgres import PostgresStore
@@ -142,3 +149,43 @@ def test_a_url_names_the_store(tmp_path: Path, postgres_dsn: str) -> None:
 
     assert asyncio.run(kinds()) == [SqliteStore, PostgresStore]
     assert (tmp_path / "m.db").exists()
+
+
+HOT: list[tuple[Find[Any], bool]] = [
+    (Find(Cluster, {"project_id": "p", "gone_at": None}, order="created_at", limit=100), True),
+    (Find(Cluster, {"project_id": "p", "gone_at": None}, order="created_at", after=(1, "c"), limit=100), True),
+    (Find(Cluster, {"gone_at": None}, order="created_at", limit=100), True),
+    (Find(Cluster, {"project_id": "p", "live_name": "n"}), False),
+    (Find(Node, {"cluster_id": "c"}, order="created_at"), False),
+    (Find(Node, {"project_id": "p", "gone_at": None}), False),
+    (Find(Lease, {"cluster_id": "c"}), False),
+    (Find(Lease, {"project_id": "p"}), False),
+    (Find(Lease, one_of={"host_id": ["h"]}), False),
+    (Find(Attachment, {"cluster_id": "c"}), False),
+    (Find(Attachment, {"volume_id": "v"}), False),
+    (Find(Volume, {"project_id": "p", "gone_at": None}, order="created_at", limit=100), True),
+    (Find(Request, {"resource_id": "c"}, order="created_at", descending=True, limit=100), True),
+    (Find(Request, {"project_id": "p"}, order="created_at", descending=True, limit=100), True),
+    (Find(ApiKey, {"digest": "d"}), False),
+    (Find(Host, {"region": "r"}, order="created_at", limit=100), True),
+    (Find(Host, order="created_at", limit=100), True),
+    (Find(Host, one_of={"name": ["n"]}), False),
+    (Find(Host, after=("h", "h"), limit=1_000), True),
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "walks"), HOT, ids=lambda value: value.noun.__name__ if isinstance(value, Find) else ""
+)
+def test_the_questions_that_are_asked_often_have_an_index(
+    file: sqlite3.Connection, query: Find[Any], walks: bool
+) -> None:
+    """`walks`: pages come straight off the index, in order, however long the list is."""
+    sql, parameters = question(query, "*", SqliteSyntax())
+    plan = [row[3] for row in file.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
+    file.close()
+    assert any("USING INDEX" in step or "USING COVERING INDEX" in step for step in plan), plan
+    if walks:
+        assert not any("TEMP B-TREE" in step for step in plan), plan
+    else:
+        assert any(step.startswith("SEARCH") for step in plan), plan
