@@ -38,6 +38,7 @@ from muster.dialects.native.translate import (
 )
 from muster.dialects.native.watch import Watch
 from muster.errors import WrongPhase
+from muster.model.accounts import Actor
 from muster.model.clusters import Cluster, ClusterConfig
 from muster.model.phases import SERVING, STOPPED, Phase
 
@@ -76,11 +77,18 @@ class Clusters:
     async def _wait(self, call: Call, id: str, seconds: float) -> None:
         """Until it is at rest; for a caller who tells the version it knows, until there is another."""
         known = seen_version(call)
-        await self._watch.until(
-            lambda: self._clusters.cluster(call.actor, id),
-            at_rest if known is None else lambda cluster: cluster.version != known,
-            seconds,
-        )
+        if known is None:
+            await self._watch.until(lambda: self._rests(call.actor, id), bool, seconds)
+        else:
+            moved = self._clusters.cluster
+            await self._watch.until(lambda: moved(call.actor, id), lambda seen: seen.version != known, seconds)
+
+    async def _rests(self, actor: Actor, id: str) -> bool:
+        """A stopped cluster rests once its nodes have let go of their hosts; only then can it be resumed."""
+        cluster = await self._clusters.cluster(actor, id)
+        if cluster.phase in STOPPED and at_rest(cluster):
+            return not (await self._clusters.view(actor, id)).nodes
+        return at_rest(cluster)
 
     async def _told(self, call: Call, id: str, status: int = 200, place: bool = False) -> Reply:
         document = await self._clusters.rendered(call.actor, id, KEPT_AS, self._render)
