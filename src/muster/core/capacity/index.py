@@ -51,17 +51,17 @@ class CapacityIndex:
             taken = self.taken(host.id) if taken is None else taken
             self.drop_host(host.id)
             leaf = None
-        every = (1 << host.slots) - 1
+        alive = host.health is not HostHealth.DEAD
         if leaf is None:
             pool = self._pool(host.region, _gpu_type(host), host.slots)
             leaf = self._leaf_of[host.id] = pool.leaf(host.pod, host.leaf)
-            at = leaf.admit(host.id, every & ~(taken or 0))
-        else:
-            pool, at = leaf.pod.pool, leaf.position(host.id)
-            if taken is not None:
-                pool.set_free(leaf, at, every & ~taken)
+            pool.admit(leaf, host.id, _every(host.slots) & ~(taken or 0), host.usable, alive)
+            return
+        pool, at = leaf.pod.pool, leaf.position(host.id)
+        if taken is not None:
+            pool.set_free(leaf, at, _every(host.slots) & ~taken)
         pool.set_usable(leaf, at, host.usable)
-        pool.set_alive(leaf, at, host.health is not HostHealth.DEAD)
+        pool.set_alive(leaf, at, alive)
 
     def drop_host(self, host_id: str) -> None:
         leaf = self._leaf_of.pop(host_id, None)
@@ -103,12 +103,12 @@ class CapacityIndex:
         if leaf is None:
             return
         at, pool = leaf.position(host_id), leaf.pod.pool
-        pool.set_free(leaf, at, (leaf.free[at] & ~taken | freed) & ((1 << pool.slots) - 1))
+        pool.set_free(leaf, at, (leaf.free[at] & ~taken | freed) & _every(pool.slots))
 
     def taken(self, host_id: str) -> int:
         """The slots believed to be held."""
         leaf = self._leaf_of[host_id]
-        return ((1 << leaf.pod.pool.slots) - 1) & ~leaf.free[leaf.position(host_id)]
+        return _every(leaf.pod.pool.slots) & ~leaf.free[leaf.position(host_id)]
 
     # ---- decisions
 
@@ -214,6 +214,11 @@ class CapacityIndex:
             return Why.NOT_NOW, f"{ask.nodes} nodes of {shape} were asked; {free} of {total} are free in {ask.region}"
         control = self.free_nodes(ask.region, CONTROL, 1)
         return Why.NOT_NOW, f"{ask.control} control slices are needed; {control} are free in {ask.region}"
+
+
+def _every(slots: int) -> int:
+    """The mask of so many slots."""
+    return (1 << slots) - 1
 
 
 def _gpu_type(host: Host) -> str:

@@ -94,13 +94,12 @@ class Leaf:
     def position(self, host_id: str) -> int:
         return bisect_left(self.hosts, host_id)
 
-    def admit(self, host_id: str, free: int) -> int:
-        """A place for a new host, as yet neither usable nor alive; those after it move up by one."""
+    def make_room(self, host_id: str) -> int:
+        """The place of a new host, in order of id; those after it move up by one."""
         at = bisect_left(self.hosts, host_id)
         self.hosts.insert(at, host_id)
-        self.free.insert(at, free)
-        if at < len(self.hosts) - 1:
-            self._remap(lambda mask: mask & ((1 << at) - 1) | (mask >> at) << (at + 1))
+        self.free.insert(at, 0)
+        self._remap(lambda mask: mask & ((1 << at) - 1) | (mask >> at) << (at + 1))
         return at
 
     def expel(self, at: int) -> None:
@@ -194,6 +193,22 @@ class Pool:
         if not leaf.pod.leaves:
             del self.pods[leaf.pod.name]
         self._settled = False
+
+    def admit(self, leaf: Leaf, host_id: str, free: int, usable: bool, alive: bool) -> None:
+        """A host not known before. A fleet is read in order of id, so it is nearly always the last of its leaf."""
+        if leaf.hosts and host_id < leaf.hosts[-1]:
+            at = leaf.make_room(host_id)
+            leaf.free[at] = free
+        else:
+            at = len(leaf.hosts)
+            leaf.hosts.append(host_id)
+            leaf.free.append(free)
+        if alive:
+            leaf.alive |= 1 << at
+            self.alive += 1
+        if usable:
+            leaf.usable |= 1 << at
+            self._shift(leaf, 1 << at, 0, free.bit_count())
 
     def set_alive(self, leaf: Leaf, at: int, alive: bool) -> None:
         if bool(leaf.alive >> at & 1) != alive:

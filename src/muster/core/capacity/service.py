@@ -11,6 +11,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import Final, NoReturn
 
 from muster.contracts.store import CapacityChange, Find, Store
@@ -134,12 +135,13 @@ class Capacity:
         taken = await self._store.slots_taken()
         index, after = CapacityIndex(), None
         while True:
-            hosts = await self._store.find(Find(Host, after=after, limit=HOSTS_PER_READ))
-            for host in hosts:
+            # By age, for hosts enrolled together lie together on disk; then by id, which is the index's own order.
+            hosts = await self._store.find(Find(Host, order="created_at", after=after, limit=HOSTS_PER_READ))
+            for host in sorted(hosts, key=attrgetter("id")):
                 index.set_host(host, taken.get(host.id, 0))
             if len(hosts) < HOSTS_PER_READ:
                 break
-            after = (hosts[-1].id, hosts[-1].id)
+            after = (hosts[-1].created_at, hosts[-1].id)
             await asyncio.sleep(0)
         self._index, self._seq = index, seq
 
