@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import pkgutil
 import re
 import sqlite3
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,8 +15,8 @@ from typing import Any
 import asyncpg
 import pytest
 
+from muster import model
 from muster.contracts.store import Find
-from muster.model import access, accounts, catalog, clusters, events, hosts, volumes
 from muster.model.accounts import ApiKey
 from muster.model.base import Noun
 from muster.model.clusters import Cluster, Node
@@ -31,7 +33,7 @@ from muster.testing.postgres import postgres_dsn, postgres_server
 
 __all__ = ["postgres_dsn", "postgres_server"]
 
-MODEL = (access, accounts, catalog, clusters, events, hosts, volumes)
+MODEL = [import_module(f"muster.model.{found.name}") for found in pkgutil.iter_modules(model.__path__)]
 SQLITE_TYPES = {Kind.TEXT: "TEXT", Kind.INTEGER: "INTEGER", Kind.BOOLEAN: "INTEGER", Kind.JSON: "TEXT"}
 POSTGRES_TYPES = {Kind.TEXT: "text", Kind.INTEGER: "bigint", Kind.BOOLEAN: "boolean", Kind.JSON: "text"}
 
