@@ -39,6 +39,13 @@ class PostgresServer:
         self.home = Path(tempfile.mkdtemp(prefix="muster-pg-"))
         if self._as:
             os.chown(self.home, self._as.pw_uid, self._as.pw_gid)
+        try:
+            self._start()
+        except BaseException:
+            shutil.rmtree(self.home)
+            raise
+
+    def _start(self) -> None:
         self._run("initdb", "-D", str(self.home / "data"), "-A", "trust", "-U", "muster", "-E", "UTF8", "--no-sync")
         # No fsync: these servers are thrown away, and what is tested here is our code, not the disk.
         options = f"-k {self.home} -p {_PORT} -c listen_addresses= -c fsync=off -c max_connections=60"
