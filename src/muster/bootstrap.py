@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from muster.core.demo import demo_catalog, demo_hosts
+from muster.core.fleet_file import read_fleet_file
 from muster.core.house import House
 from muster.errors import CallError, Unauthenticated
 from muster.homestead import keep, kept
@@ -33,6 +34,11 @@ async def first_start(house: House, settings: Settings) -> None:
 async def _furnish(house: House, settings: Settings) -> None:
     """A catalogue that has any region is somebody's, and is left alone."""
     if (await house.catalog.current()).regions:
+        return
+    if settings.fleet_file is not None:
+        fleet = read_fleet_file(settings.fleet_file, house.clock.now())
+        await house.catalog.put_all(SYSTEM, fleet.catalog)
+        await house.hosts.import_fleet(SYSTEM, fleet.hosts())
         return
     await house.catalog.put_all(SYSTEM, demo_catalog(house.clock.now()))
     if settings.fleet == "simulated":

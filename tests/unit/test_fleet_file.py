@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
+from muster import settings
+from muster.app import assemble
+from muster.contracts.store import Find
 from muster.core.fleet_file import FleetFile, read_fleet_file
 from muster.errors import Invalid
 from muster.model.catalog import GpuType, Image, InstanceType, Price, Region
-from muster.model.hosts import HostRole
+from muster.model.hosts import Host, HostRole
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "fleet-file.md"
 
@@ -117,3 +122,19 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, complaint:
 def test_a_file_that_is_not_there_is_a_plain_complaint(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="cannot be read"):
         read_fleet_file(tmp_path / "none.yaml", now=0)
+
+
+def test_the_first_start_furnishes_the_house_from_the_file(tmp_path: Path) -> None:
+    (tmp_path / "fleet.yaml").write_text(f"regions: [{{id: a}}]\nhosts:\n  - {HOST}\n")
+    (tmp_path / "home").mkdir()
+    flags = {"home": str(tmp_path / "home"), "fleet_file": str(tmp_path / "fleet.yaml"), "port": "0"}
+
+    async def story() -> tuple[list[str], list[Host]]:
+        async with AsyncExitStack() as closing:
+            running = await assemble(settings.read(flags, {}), closing)
+            catalog = await running.house.catalog.current()
+            return list(catalog.regions), await running.house.store.find(Find(Host))
+
+    regions, hosts = asyncio.run(story())
+    assert regions == ["a"]
+    assert [(host.name, host.substrate) for host in hosts] == [("h", "simulated")]
