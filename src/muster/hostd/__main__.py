@@ -30,7 +30,7 @@ RUN = Path("/run/muster")
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="muster-hostd", description=__doc__)
-    parser.add_argument("--home", type=Path, required=True, help="the home whose nodes this hostd keeps")
+    parser.add_argument("--home", type=Path, default=Path("~/.muster"), help="the home whose nodes this hostd keeps")
     parser.add_argument("--cache", type=Path, default=Path("~/.cache/muster"), help="where root file systems are")
     parser.add_argument("--user", default="", help="the user that may call (default: the home's owner)")
     parser.add_argument("--prepare-only", action="store_true", help="make the root file system and end")
@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     except DriverError as error:
         print(f"hostd: {error.because}", file=sys.stderr)
         return 1
-    return 0 if asked.prepare_only else asyncio.run(_serve(asked.home.resolve(), rootfs, asked.user))
+    return 0 if asked.prepare_only else asyncio.run(_serve(asked.home.expanduser().resolve(), rootfs, asked.user))
 
 
 async def _serve(home: Path, rootfs: Path, user: str) -> int:

@@ -111,8 +111,10 @@ class Fabrics:
         self._home(key).mount()
         assert record.holder is not None
         self._deaths.watch(record.holder, lambda: self._holder_ended(key))
-        self._shop.put_fabric(replace(record, power=Power.UP, because=""))
         self._up.setdefault(key, asyncio.Event()).set()
+        current = self._shop.fabrics[key]
+        if current.power is not Power.STOPPING:  # it may have been unwished while it was coming up
+            self._shop.put_fabric(replace(current, power=Power.UP, because=""))
 
     def _home(self, key: str) -> Disk:
         return Disk(self._shop.state.directory("fabric", key) / "home")

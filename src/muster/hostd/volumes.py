@@ -73,7 +73,9 @@ class Volumes:
         disk.mount()
         if disk.image.stat().st_size < wanted:
             await disk.grow(wanted, self._shop.children)
-        self._shop.put_volume(replace(self._shop.volumes[key], power=Power.UP, because=""))
+        current = self._shop.volumes[key]
+        if current.power is not Power.STOPPING:  # it may have been unwished while it was being made
+            self._shop.put_volume(replace(current, power=Power.UP, because=""))
 
     def _take_down(self, key: str, record: VolumeRecord) -> None:
         if any(mount.volume_id == key for node in self._shop.nodes.values() for mount in node.mounts):

@@ -52,9 +52,7 @@ def law(*needs: Capability) -> Callable[[Callable[[Any, R], Awaitable[None]]], C
             async with rigs() as rig:
                 missing = sorted(set(needs) - rig.capabilities)
                 if missing:
-                    pytest.skip(
-                        f"this driver does not declare {', '.join(missing)}; declare it in its rig to run this"
-                    )
+                    pytest.skip(f"capability: {', '.join(missing)}")
                 await story(suite, rig)
 
         def test(self: object, rigs: RigFactory[R]) -> None:
