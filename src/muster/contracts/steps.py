@@ -32,6 +32,9 @@ class Step(StrEnum):
     NODES_RECORD = "nodes.record"
     NODES_FREE = "nodes.free"
     CLUSTER_GONE = "cluster.gone"
+    # health
+    REMEDIATION_WISH = "remediation.wish"
+    REMEDIATION_RECORD = "remediation.record"
     # the engine's own
     ENGINE_PASS = "engine.pass"
     # drivers

@@ -20,6 +20,8 @@ from muster.core.catalog.service import CatalogService
 from muster.core.clusters.reconcile import ClusterReconciler
 from muster.core.clusters.requests import RequestReader
 from muster.core.clusters.service import ClusterService
+from muster.core.health.reconcile import HealthReconciler
+from muster.core.health.service import RemediationService
 from muster.core.hosts.service import HostService
 from muster.core.volumes.reconcile import VolumeReconciler
 from muster.core.volumes.service import VolumeService
@@ -46,6 +48,7 @@ class House:
     volumes: VolumeService
     clusters: ClusterService
     requests: RequestReader
+    health: RemediationService
     events: EventReader
     faults: FaultDesk | None
     fleet: FleetFacts
@@ -70,12 +73,13 @@ def build_house(
         entropy=entropy,
         accounts=AccountService(store, clock, entropy),
         catalog=catalog,
-        hosts=HostService(store, clock, entropy),
+        hosts=HostService(store, clock, entropy, fleet.substrate),
         capacity=capacity,
         access=AccessService(store, clock, entropy, pools),
         volumes=VolumeService(store, clock, entropy, catalog),
         clusters=ClusterService(store, clock, entropy, catalog, capacity, orchestrator),
         requests=RequestReader(store),
+        health=RemediationService(store, clock, entropy),
         events=EventReader(store),
         faults=faults,
         fleet=fleet,
@@ -89,4 +93,5 @@ def reconcilers_of(house: House, substrate: Substrate, orchestrator: Orchestrato
         ClusterReconciler(
             house.store, house.clock, house.entropy, house.catalog, house.capacity, substrate, orchestrator
         ),
+        HealthReconciler(house.store, house.clock, house.entropy),
     ]

@@ -208,6 +208,22 @@ class Cluster(Noun, frozen=True, kw_only=True):
         return stuck_since(self.phase_since, CLUSTER_LIMITS[self.phase], now)
 
 
+class Repair(StrEnum):
+    """What is to become of a node once its work is done; the wish of a remediation."""
+
+    NONE = ""
+    ANYWHERE = "anywhere"  # another in its place, on any host
+    ELSEWHERE = "elsewhere"  # another in its place, on another host
+    REBOOT = "reboot"  # the same, booted anew in place
+
+
+class Mending(Part, frozen=True, kw_only=True):
+    """A node's part in repairs: what is wished for it, and in whose place it came."""
+
+    wish: Repair = Repair.NONE
+    replaces: str = ""
+
+
 class NodeRole(StrEnum):
     CONTROLLER = "controller"
     LOGIN = "login"
@@ -230,6 +246,7 @@ class Node(Noun, frozen=True, kw_only=True):
     because: str = ""
     address: str = ""
     history: tuple[Moved, ...] = ()
+    mending: Mending = Mending()
     created_at: Instant
     gone_at: Instant | None = None
 

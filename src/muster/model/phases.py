@@ -102,8 +102,12 @@ NODE_MOVES: Final[dict[NodePhase, frozenset[NodePhase]]] = {
     NodePhase.RUNNING: frozenset(
         {NodePhase.DRAINING, NodePhase.LOST, NodePhase.FAILED, NodePhase.BOOTING} | _NODE_ENDS
     ),
-    NodePhase.DRAINING: frozenset({NodePhase.RUNNING, NodePhase.LOST, NodePhase.BOOTING} | _NODE_ENDS),
-    NodePhase.LOST: frozenset({NodePhase.JOINING, NodePhase.RUNNING, NodePhase.BOOTING} | _NODE_ENDS),
+    NodePhase.DRAINING: frozenset(
+        {NodePhase.RUNNING, NodePhase.LOST, NodePhase.BOOTING, NodePhase.FAILED} | _NODE_ENDS
+    ),
+    NodePhase.LOST: frozenset(
+        {NodePhase.JOINING, NodePhase.RUNNING, NodePhase.BOOTING, NodePhase.FAILED} | _NODE_ENDS
+    ),
     NodePhase.FAILED: frozenset({NodePhase.BOOTING} | _NODE_ENDS),
     NodePhase.LEAVING: frozenset({NodePhase.GONE}),
     NodePhase.GONE: frozenset(),

@@ -21,6 +21,7 @@ from muster.model.base import Noun
 from muster.model.catalog import GpuType, Image, InstanceType, Price, Region
 from muster.model.clusters import Cluster, Node
 from muster.model.events import IdempotencyKey, Request
+from muster.model.health import Remediation
 from muster.model.hosts import Host, Lease
 from muster.model.volumes import Attachment, Volume
 
@@ -162,6 +163,12 @@ _DECLARED: Final = (
         None,
         _index("node_by_cluster", "cluster_id"),
         _index("node_by_project", "project_id", _ALIVE),
+    ),
+    _table(
+        Remediation,
+        {"remediation_open": "open_node_id"},
+        _index("remediation_by_cluster", "cluster_id created_at id"),
+        _index("remediation_by_state", "state cluster_id"),
     ),
     _table(
         Request,

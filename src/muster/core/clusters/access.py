@@ -26,13 +26,15 @@ async def public_keys(
     return tuple(dict.fromkeys(keys))
 
 
-async def check_groups(store: Store, project_id: str, ids: Sequence[str]) -> None:
+async def group_ops(store: Store, project_id: str, ids: Sequence[str]) -> list[Op]:
+    """The groups exist, and are written anew with the batch: one that is removed at this moment refuses it."""
     if not ids:
-        return
+        return []
     groups = await store.find(Find(SecurityGroup, equals={"project_id": project_id}, one_of={"id": ids}))
     missing = set(ids) - {group.id for group in groups}
     if missing:
         raise NotFound(f"there is no security group {min(missing)}")
+    return [Replace(changed(group)) for group in groups]
 
 
 async def bind_address(store: Store, project_id: str, cluster_id: str, ip_id: str | None) -> list[Op]:

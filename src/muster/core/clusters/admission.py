@@ -11,7 +11,7 @@ from typing import Final
 
 from muster.contracts.orchestrator import Feature, Orchestrator
 from muster.core.accounts.names import clean_name
-from muster.core.catalog.service import Catalog
+from muster.core.catalog.snapshot import Catalog
 from muster.core.clusters.commands import CreateCluster, MountWish
 from muster.errors import Invalid, Unsupported
 from muster.model.base import Instant

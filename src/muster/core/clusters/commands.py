@@ -38,6 +38,7 @@ class CreateCluster(Part, frozen=True, kw_only=True):
     project_id: str | None = None
     billing: Billing = Billing.ON_DEMAND
     ends_at: Instant | None = None
+    lasts_ms: int | None = None  # instead of ends_at: so long from its acceptance on
     failover: bool = False
     deletion_protection: bool = False
     ssh_keys: tuple[str, ...] = ()  # public keys as text, joined with the project's saved ones

@@ -7,6 +7,7 @@ again is the first answer again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from muster.contracts.clock import Clock, Entropy
 from muster.contracts.orchestrator import Orchestrator
@@ -16,9 +17,10 @@ from muster.core.accounts.audit import audit
 from muster.core.accounts.rights import own_project, require_write
 from muster.core.capacity.placement import Ask
 from muster.core.capacity.service import Capacity
-from muster.core.catalog.service import Catalog, CatalogService
+from muster.core.catalog.service import CatalogService
+from muster.core.catalog.snapshot import Catalog
 from muster.core.clusters import admission
-from muster.core.clusters.access import bind_address, check_groups, public_keys
+from muster.core.clusters.access import bind_address, group_ops, public_keys
 from muster.core.clusters.commands import CreateCluster
 from muster.core.clusters.mounts import mount_ops
 from muster.core.clusters.requests import new_request
@@ -31,6 +33,9 @@ from muster.model.base import Instant
 from muster.model.catalog import InstanceType
 from muster.model.clusters import Cluster, ClusterSpec, ClusterStatus, Moved
 from muster.model.phases import Phase
+
+Note: TypeAlias = dict[str, Any]
+"""What else the audit log should say of a call: never a secret."""
 
 
 class Creates:
@@ -51,11 +56,13 @@ class Creates:
         self._orchestrator = orchestrator
         self._seating = Seating(store, entropy)
 
-    async def create(self, actor: Actor, command: CreateCluster, once: Once | None = None) -> Cluster:
+    async def create(
+        self, actor: Actor, command: CreateCluster, once: Once | None = None, note: Note | None = None
+    ) -> Cluster:
         """The cluster, accepted; or the first answer again, or a refusal that says why and what would help."""
-        return await guarded(lambda: self._create(actor, command, once))
+        return await guarded(lambda: self._create(actor, command, once, note))
 
-    async def _create(self, actor: Actor, command: CreateCluster, once: Once | None) -> Cluster:
+    async def _create(self, actor: Actor, command: CreateCluster, once: Once | None, note: Note | None) -> Cluster:
         catalog = await self._catalog.current()
         name = admission.check_name(command.name)
         shape, workers = admission.choose_shape(command, catalog)
@@ -71,7 +78,7 @@ class Creates:
         guard = await self._seating.quota_guard(project, workers * shape.gpus)
         spec = await self._spec(project, command, region, shape, workers, catalog)
         for _ in range(PLACE_TRIES_MAX):
-            cluster = await self._try_create(actor, project, name, command, spec, ask, once, guard)
+            cluster = await self._try_create(actor, project, name, command, spec, ask, once, guard, note)
             if cluster is not None:
                 return cluster
         raise OutOfStock("others were faster, again and again", hint="ask once more")
@@ -125,7 +132,6 @@ class Creates:
         workers: int,
         catalog: Catalog,
     ) -> ClusterSpec:
-        await check_groups(self._store, project.id, command.security_group_ids)
         return ClusterSpec(
             type=command.type,
             region=region,
@@ -135,7 +141,7 @@ class Creates:
             image_id=admission.choose_image(command, region, catalog).id,
             single_node=command.single_node,
             billing=command.billing,
-            ends_at=command.ends_at,
+            ends_at=self._ends_at(command),
             failover=command.failover,
             deletion_protection=command.deletion_protection,
             ssh_keys=await public_keys(
@@ -147,6 +153,9 @@ class Creates:
             config=command.config,
         )
 
+    def _ends_at(self, command: CreateCluster) -> Instant | None:
+        return command.ends_at if command.lasts_ms is None else self._clock.now() + command.lasts_ms
+
     async def _try_create(
         self,
         actor: Actor,
@@ -157,6 +166,7 @@ class Creates:
         ask: Ask,
         once: Once | None,
         guard: Sequence[Op],
+        note: Note | None,
     ) -> Cluster | None:
         """One attempt; None when another took the same hosts first and it is worth placing anew."""
         placement = await self._capacity.place(ask)
@@ -167,6 +177,7 @@ class Creates:
             for new in self._seating.first_seats(cluster, placement, now):
                 ops += (Insert(new.node), Insert(new.lease))
             more, events = await mount_ops(self._store, self._entropy, actor, cluster, command.mounts, now)
+            ops += await group_ops(self._store, project.id, spec.security_group_ids)
             ops += (*more, *await bind_address(self._store, project.id, cluster.id, spec.reserved_ip_id))
             request = new_request(
                 self._entropy.uuid(), "cluster", cluster, "create", generation=1, actor=actor, at=now
@@ -175,7 +186,7 @@ class Creates:
             if once is not None:
                 ops.append(Insert(once.record(project.id, "cluster", cluster.id, now)))
             message = f"{name}: {ask.nodes} x {spec.instance_type} in {spec.region}"
-            event = audit(actor, "cluster", "created", cluster, at=now, message=message)
+            event = audit(actor, "cluster", "created", cluster, at=now, message=message, data=note)
             await submit(self._store, Batch(Step.CLUSTER_ACCEPT, ops, [event, *events]))
             return cluster
         except UniqueViolation as refused:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from muster.contracts.clock import Entropy
 from muster.core.capacity.placement import Grant
 from muster.model.base import Instant
-from muster.model.clusters import Moved, Node, NodeRole
+from muster.model.clusters import Mending, Moved, Node, NodeRole
 from muster.model.hosts import Lease
 from muster.model.phases import NodePhase
 
@@ -30,6 +30,7 @@ def seat(
     grant: Grant,
     because: str,
     at: Instant,
+    replaces: str = "",
 ) -> Seat:
     node_id, lease_id = entropy.uuid(), entropy.uuid()
     node = Node(
@@ -44,6 +45,7 @@ def seat(
         phase_since=at,
         because=because,
         history=(Moved(phase=NodePhase.PENDING, at=at, because=because),),
+        mending=Mending(replaces=replaces),
         created_at=at,
     )
     lease = Lease(

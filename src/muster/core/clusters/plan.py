@@ -18,7 +18,7 @@ from muster.contracts.orchestrator import Standing
 from muster.contracts.substrate import Power, Seen
 from muster.core.clusters.snapshot import Snapshot
 from muster.model.base import SECOND, Instant
-from muster.model.clusters import Node, NodeRole
+from muster.model.clusters import Node, NodeRole, Repair
 from muster.model.phases import PROVISIONING, SERVING, STOPPED, NodePhase, Phase, VolumePhase
 
 LOOK_AGAIN = 2 * SECOND
@@ -301,6 +301,7 @@ def _broken(snapshot: Snapshot) -> list[Node]:
             or cluster.spec.failover
             or node.role is not NodeRole.WORKER
             or node.phase is NodePhase.FAILED
+            or node.mending.wish in (Repair.ANYWHERE, Repair.ELSEWHERE)
         )
     ]
 
@@ -320,6 +321,9 @@ def _converge(snapshot: Snapshot) -> Step | None:
 
 
 def _serve(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
+    hurt = _hurt(snapshot)
+    if hurt is not None:
+        return hurt
     surplus = _surplus(snapshot, sight)
     if surplus:
         return Note(tuple(NodeMove(node, _first_step_out(snapshot, node), "the cluster shrinks") for node in surplus))
@@ -339,11 +343,22 @@ def _converge_serving(snapshot: Snapshot, sight: Sight) -> Step | None:
     return _converge(snapshot) or (Converge(f"{', '.join(fallen)} is down") if fallen else None)
 
 
-def _health(snapshot: Snapshot) -> Step | None:
-    missing = [node for node in snapshot.nodes if node.phase in (NodePhase.LOST, NodePhase.FAILED)]
-    whole = len(_staying(snapshot)) >= snapshot.cluster.spec.workers
+def _hurt(snapshot: Snapshot) -> Step | None:
+    """A cluster that misses a node says so before anything is done about it."""
+    missing = [node for node in snapshot.nodes if _missing(node)]
     if missing and snapshot.cluster.phase is Phase.READY:
         return Move(Phase.DEGRADED, f"{missing[0].name}: {missing[0].because}")
+    return None
+
+
+def _missing(node: Node) -> bool:
+    if node.phase in (NodePhase.LOST, NodePhase.FAILED):
+        return True
+    return node.mending.wish is not Repair.NONE and node.phase not in (NodePhase.RUNNING, NodePhase.LEAVING)
+
+
+def _health(snapshot: Snapshot) -> Step | None:
+    whole = len(_staying(snapshot)) >= snapshot.cluster.spec.workers
     settled = all(node.phase in (NodePhase.RUNNING, NodePhase.DRAINING) for node in _not_leaving(snapshot))
     if snapshot.cluster.phase is Phase.DEGRADED and whole and settled:
         return Move(Phase.READY, "all nodes are back")
@@ -395,6 +410,14 @@ def _first_step_out(snapshot: Snapshot, node: Node) -> NodePhase:
     return NodePhase.LEAVING
 
 
+_AFTER_DRAIN: dict[Repair, NodePhase] = {
+    Repair.NONE: NodePhase.LEAVING,
+    Repair.ANYWHERE: NodePhase.FAILED,  # which is replaced
+    Repair.ELSEWHERE: NodePhase.FAILED,
+    Repair.REBOOT: NodePhase.BOOTING,
+}
+
+
 def _drain(snapshot: Snapshot, sight: Sight, now: Instant) -> Step | None:
     draining = [node for node in snapshot.nodes if node.phase is NodePhase.DRAINING]
     if not draining:
@@ -402,7 +425,7 @@ def _drain(snapshot: Snapshot, sight: Sight, now: Instant) -> Step | None:
     done = (Standing.DRAINED, Standing.DOWN, Standing.ABSENT)
     out = [n for n in draining if snapshot.cluster.spec.force or sight.standing.get(n.id) in done]
     if out:
-        return Note(tuple(NodeMove(node, NodePhase.LEAVING, "its work is done") for node in out))
+        return Note(tuple(NodeMove(node, _AFTER_DRAIN[node.mending.wish], "its work is done") for node in out))
     untold = [node for node in draining if sight.standing.get(node.id) in (Standing.IDLE, Standing.BUSY)]
     if untold:
         return Drain(tuple(untold))

@@ -16,7 +16,7 @@ from muster.contracts.clock import Clock, Entropy
 from muster.contracts.orchestrator import Orchestrator
 from muster.contracts.reconciler import Advance, Gone, Outcome, Settled, Wait
 from muster.contracts.steps import Step
-from muster.contracts.store import Batch, Claim, Find, Insert, Op, Remove, Replace, Store
+from muster.contracts.store import Batch, Claim, Find, Insert, Op, Remove, Replace, Store, Wake
 from muster.contracts.substrate import Fence, Seen, Substrate, Wish
 from muster.core.capacity.placement import Ask, Grant, Placement
 from muster.core.capacity.service import Capacity
@@ -32,7 +32,7 @@ from muster.core.volumes.wishes import Wished, ended_volume
 from muster.errors import DriverError, Never, NeverFits, NoneLeft, OutOfStock, UniqueViolation
 from muster.model.accounts import SYSTEM
 from muster.model.base import SECOND, Instant, changed
-from muster.model.clusters import Cluster, Condition, Node, NodeRole
+from muster.model.clusters import Cluster, Condition, Node, NodeRole, Repair
 from muster.model.events import Event
 from muster.model.hosts import Host, Lease
 from muster.model.phases import PROVISIONING, SERVING, NodePhase, Phase
@@ -81,7 +81,13 @@ class ClusterReconciler:
         self._orchestrator = orchestrator
 
     async def everything(self) -> list[str]:
-        return [head.key for head in await self._store.heads(Find(Cluster, equals={"gone_at": None}))]
+        """The living, and whoever the substrate still keeps something for: orphans are swept by the same road."""
+        live = [head.key for head in await self._store.heads(Find(Cluster, equals={"gone_at": None}))]
+        try:
+            kept = [owned.owner for owned in await self._substrate.owned() if owned.kind != "volume"]
+        except DriverError:
+            kept = []  # a full pass must not fail for a substrate that is away
+        return list(dict.fromkeys([*live, *kept]))
 
     async def reconcile(self, id: str, claim: Claim) -> Outcome:
         cluster = await self._store.get(Cluster, id)
@@ -305,7 +311,9 @@ class ClusterReconciler:
             gpus_per_node=shape.gpus if shape else 8,
             nodes=len(workers),
             control=len(nodes) - len(workers),
-            avoid=frozenset(node.host_id for node in nodes if node.host_id),
+            avoid=frozenset(
+                node.host_id for node in nodes if node.host_id and node.mending.wish is not Repair.ANYWHERE
+            ),
         )
 
     def _seats(self, nodes: Sequence[Node], placement: Placement, turn: Turn) -> list[Seat]:
@@ -329,16 +337,20 @@ class ClusterReconciler:
             grant=grant,
             because=f"in place of {node.name}: {node.because}",
             at=turn.now,
+            replaces=node.id,
         )
 
     async def _cordon_dead(self, moves: Sequence[NodeMove], now: Instant) -> list[Op]:
-        """A host under a node that died takes no new ones until the operator has looked at it."""
-        ids = {move.node.host_id for move in moves if move.phase is NodePhase.LOST and move.node.host_id}
+        """A host under a node that died takes no new ones until the operator has looked at it; and the health room
+        is told."""
+        lost = [move.node for move in moves if move.phase is NodePhase.LOST]
+        ids = {node.host_id for node in lost if node.host_id}
         if not ids:
             return []
         hosts = await self._store.find(Find(Host, one_of={"id": sorted(ids)}))
         reason = "a node died on it; uncordon it when it has been looked at"
-        return [Replace(changed(host, cordoned=True, cordon_reason=reason)) for host in hosts if not host.cordoned]
+        cordons = [Replace(changed(host, cordoned=True, cordon_reason=reason)) for host in hosts if not host.cordoned]
+        return [*cordons, Wake("health", lost[0].cluster_id, now)]
 
     async def _sweep_away(self, id: str, claim: Claim) -> Outcome:
         """The cluster is gone (or was never known): nothing may be left of it on the fleet."""
@@ -408,7 +420,18 @@ def _with_conditions(cluster: Cluster, now: Instant) -> Cluster:
 
 def _moved(move: NodeMove, now: Instant) -> Node:
     node = move.node.advance(move.phase, because=move.because, at=now)
-    return node if move.address is None else msgspec.structs.replace(node, address=move.address)
+    if move.address is not None:
+        node = msgspec.structs.replace(node, address=move.address)
+    return _mended(node, move.node.phase)
+
+
+def _mended(node: Node, before: NodePhase) -> Node:
+    """Booted anew it is of another generation; back at work, nothing more is wished for it."""
+    if node.phase is NodePhase.BOOTING and before is not NodePhase.PENDING:
+        return msgspec.structs.replace(node, generation=node.generation + 1)
+    if node.phase is NodePhase.RUNNING and node.mending.wish is not Repair.NONE:
+        return msgspec.structs.replace(node, mending=msgspec.structs.replace(node.mending, wish=Repair.NONE))
+    return node
 
 
 def _moved_event(cluster: Cluster, now: Instant) -> Event:

@@ -19,22 +19,24 @@ from muster.core.accounts.audit import audit
 from muster.core.accounts.rights import require_sees, require_write
 from muster.core.capacity.placement import Ask
 from muster.core.capacity.service import Capacity
-from muster.core.catalog.service import Catalog, CatalogService
+from muster.core.catalog.service import CatalogService
+from muster.core.catalog.snapshot import Catalog
 from muster.core.clusters import admission
-from muster.core.clusters.access import check_groups, public_keys
+from muster.core.clusters.access import group_ops, public_keys
 from muster.core.clusters.commands import CreateCluster, MountWish, UpdateCluster
-from muster.core.clusters.create import Creates
+from muster.core.clusters.create import Creates, Note
 from muster.core.clusters.explain import Explanation, explain
 from muster.core.clusters.mounts import attach_ops, detach_ops
 from muster.core.clusters.requests import new_request
 from muster.core.clusters.seating import PLACE_TRIES_MAX, Seating
-from muster.core.clusters.snapshot import ClusterView, load_view
+from muster.core.clusters.snapshot import ClusterView, load_mounts, load_view
 from muster.core.clusters.views import Views
 from muster.core.clusters.wishes import target_of
 from muster.core.guarded import guarded, require_version, submit
 from muster.core.idempotency import Once
 from muster.errors import (
     Invalid,
+    NameTaken,
     NotFound,
     OutOfStock,
     Protected,
@@ -65,13 +67,26 @@ class ClusterService(Views):
         self._seating = Seating(store, entropy)
         self._orchestrator = orchestrator
 
-    async def create(self, actor: Actor, command: CreateCluster, once: Once | None = None) -> Cluster:
-        return await self._creates.create(actor, command, once)
+    async def create(
+        self, actor: Actor, command: CreateCluster, once: Once | None = None, note: Note | None = None
+    ) -> Cluster:
+        return await self._creates.create(actor, command, once, note)
 
     # --- change ---------------------------------------------------------------------------------------------------
 
     async def update(
-        self, actor: Actor, id: str, command: UpdateCluster, *, if_version: int | None = None
+        self,
+        actor: Actor,
+        id: str,
+        command: UpdateCluster,
+        *,
+        if_version: int | None = None,
+        note: Note | None = None,
+    ) -> Cluster:
+        return await guarded(lambda: self._update(actor, id, command, if_version, note))
+
+    async def _update(
+        self, actor: Actor, id: str, command: UpdateCluster, if_version: int | None, note: Note | None
     ) -> Cluster:
         cluster = await self._mine(actor, id, if_version)
         view = await load_view(self._store, await self._catalog.current(), cluster)
@@ -81,8 +96,9 @@ class ClusterService(Views):
         growth = max(0, workers - cluster.spec.workers)
         operation = "update" if workers == cluster.spec.workers else "resize"
         if growth:
-            return await self._grow(actor, view, spec, growth)
-        return await self._wish(actor, cluster, operation, spec=spec)
+            return await self._grow(actor, view, spec, growth, note)
+        groups = await group_ops(self._store, cluster.project_id, command.security_group_ids or ())
+        return await self._wish(actor, cluster, operation, spec=spec, ops=groups, note=note)
 
     async def _next_spec(self, view: ClusterView, command: UpdateCluster) -> tuple[ClusterSpec, int]:
         cluster, workers = view.cluster, view.cluster.spec.workers
@@ -93,8 +109,6 @@ class ClusterService(Views):
         if command.config is not None:
             admission.check_config(command.config)
             admission.check_features(cluster.spec.type, command.config, self._orchestrator)
-        if command.security_group_ids is not None:
-            await check_groups(self._store, cluster.project_id, command.security_group_ids)
         changes: dict[str, Any] = {
             "workers": workers,
             "leave_first": command.leave_first,
@@ -120,12 +134,14 @@ class ClusterService(Views):
             raise Invalid(f"there is no image {image_id} in {region}", field="image_id")
         return image.id
 
-    async def _grow(self, actor: Actor, view: ClusterView, spec: ClusterSpec, growth: int) -> Cluster:
+    async def _grow(
+        self, actor: Actor, view: ClusterView, spec: ClusterSpec, growth: int, note: Note | None
+    ) -> Cluster:
         gpus = view.instance_type.gpus if view.instance_type else admission.WHOLE_HOST_GPUS
         ask = Ask(spec.region, spec.gpu_type, gpus, growth)
         await self._capacity.fits_ever(ask)
         guard = await self._seating.quota_guard(await self._seating.project(view.cluster.project_id), growth * gpus)
-        return await self._seat_and_wish(actor, view, ask, "resize", spec=spec, guard=guard)
+        return await self._seat_and_wish(actor, view, ask, "resize", spec=spec, guard=guard, note=note)
 
     async def _seat_and_wish(
         self,
@@ -136,6 +152,7 @@ class ClusterService(Views):
         *,
         spec: ClusterSpec,
         guard: Sequence[Op] = (),
+        note: Note | None = None,
     ) -> Cluster:
         """Change the wish and take the seats it needs, in one batch."""
         for _ in range(PLACE_TRIES_MAX):
@@ -144,7 +161,7 @@ class ClusterService(Views):
             seats = self._seating.more_seats(view.cluster, view.nodes, placement, now)
             ops: list[Op] = [Insert(noun) for new in seats for noun in (new.node, new.lease)]
             try:
-                return await self._wish(actor, view.cluster, operation, spec=spec, ops=[*ops, *guard])
+                return await self._wish(actor, view.cluster, operation, spec=spec, ops=[*ops, *guard], note=note)
             except UniqueViolation:
                 await self._capacity.refused(placement)
             except BaseException:
@@ -192,8 +209,15 @@ class ClusterService(Views):
         admission.check_mounts([mount])
         if cluster.phase is Phase.FAILED:
             raise WrongPhase("a failed cluster mounts nothing", hint="delete it")
+        if mount.volume_id and mount.volume_id in {
+            m.volume_id for m, _ in await load_mounts(self._store, cluster.id)
+        }:
+            return cluster
         ops, _ = await attach_ops(self._store, self._entropy, actor, cluster, mount, self._clock.now())
-        return await self._wish(actor, cluster, "attach", spec=cluster.spec, ops=ops)
+        try:
+            return await self._wish(actor, cluster, "attach", spec=cluster.spec, ops=ops)
+        except UniqueViolation as taken:
+            raise NameTaken("something is mounted there, or has that name", field="path") from taken
 
     async def detach(self, actor: Actor, id: str, volume_id: str) -> Cluster:
         return await guarded(lambda: self._detach(actor, id, volume_id))
@@ -228,6 +252,7 @@ class ClusterService(Views):
         *,
         spec: ClusterSpec,
         ops: Sequence[Op] = (),
+        note: Note | None = None,
         **fields: Any,
     ) -> Cluster:
         """Write the changed wish: generation raised, a request to poll, the engine woken, the audit line."""
@@ -236,7 +261,8 @@ class ClusterService(Views):
         request = new_request(
             self._entropy.uuid(), "cluster", wished, operation, generation=wished.generation, actor=actor, at=now
         )
-        event = audit(actor, "cluster", f"{operation}_wished", wished, at=now, message=f"{operation} {cluster.name}")
+        message = f"{operation} {cluster.name}"
+        event = audit(actor, "cluster", f"{operation}_wished", wished, at=now, message=message, data=note)
         batch = [Replace(wished), *ops, Insert(request), Wake("cluster", cluster.id, now)]
         await submit(self._store, Batch(Step.CLUSTER_WISH, batch, [event]))
         return wished

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.contracts.store import Find, Store
-from muster.core.catalog.service import Catalog
+from muster.core.catalog.snapshot import Catalog
 from muster.core.idempotency import digest_of
 from muster.model.access import Rule, SecurityGroup
 from muster.model.catalog import GpuType, Image, InstanceType
 from muster.model.clusters import Cluster, Node, NodeRole
 from muster.model.events import Request, RequestState
+from muster.model.health import Remediation
 from muster.model.hosts import Host, Lease
 from muster.model.phases import NodePhase
 from muster.model.volumes import Attachment, Volume
@@ -25,6 +26,7 @@ class ClusterView:
     nodes: list[Node]
     gone_nodes: list[Node] = field(default_factory=list)
     mounts: list[tuple[Attachment, Volume]] = field(default_factory=list)
+    remediations: list[Remediation] = field(default_factory=list)  # oldest first
     leases: Mapping[str, Lease] = field(default_factory=dict)
     hosts: Mapping[str, Host] = field(default_factory=dict)
     instance_type: InstanceType | None = None
@@ -74,6 +76,7 @@ async def load_view(store: Store, catalog: Catalog, cluster: Cluster) -> Cluster
         nodes=nodes,
         gone_nodes=[node for node in all_nodes if node.phase is NodePhase.GONE],
         mounts=await load_mounts(store, cluster.id),
+        remediations=await store.find(Find(Remediation, equals={"cluster_id": cluster.id}, order="created_at")),
         leases={lease.id: lease for lease in leases},
         hosts={host.id: host for host in hosts},
         instance_type=catalog.instance_types.get(cluster.spec.instance_type),

@@ -6,6 +6,8 @@ writes wishes, with the request that a client can poll; reconcile.py makes them 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from muster.contracts.clock import Clock, Entropy
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Find, Store
@@ -113,6 +115,11 @@ class VolumeService:
     async def attachments(self, actor: Actor, volume_id: str) -> list[Attachment]:
         await self.volume(actor, volume_id)
         return await mounts_of(self._store, volume_id)
+
+    async def mounted(self, ids: Sequence[str]) -> set[str]:
+        """Which of these, already seen by the caller, are mounted somewhere."""
+        mounts = await self._store.find(Find(Attachment, one_of={"volume_id": ids})) if ids else []
+        return {mount.volume_id for mount in mounts}
 
     async def grow(self, actor: Actor, id: str, size_gib: int, *, if_version: int | None = None) -> Volume:
         """Asking again for the size it is growing to changes nothing; for a size that was refused, tries again."""
