@@ -35,6 +35,7 @@ from muster.core.accounts.events import Retention
 from muster.core.house import FleetFacts, House, build_house, reconcilers_of
 from muster.dialects.native.routes import Native
 from muster.dialects.native.watch import Watch
+from muster.dialects.together.routes import Together
 from muster.engine.engine import Engine
 from muster.engine.failpoints import DieAt, FailpointOrchestrator, FailpointStore, FailpointSubstrate
 from muster.engine.wakeups import Wakeups
@@ -102,7 +103,10 @@ FLEETS: Final[dict[str, Callable[[Settings, Clock, Entropy, Store], Fleet]]] = {
 }
 """Where hosts come from and what they become, by --fleet. Imports inside: a server loads the drivers it uses."""
 
-DIALECTS: Final[tuple[Callable[[House, Watch], Dialect], ...]] = (Native,)
+DIALECTS: Final[tuple[Callable[[House, Watch], Dialect], ...]] = (
+    Native,
+    lambda house, _: Together(house),
+)
 """How others speak to us. The first one words the refusal of paths that nobody claims."""
 
 

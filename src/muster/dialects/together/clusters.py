@@ -1,0 +1,151 @@
+"""Clusters and regions on Together's wire. Reading one is a kept document, one row's head, and the kubeconfig.
+
+Leans on the house's services and the pure parts beside it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from muster.contracts.http import Call, Reply
+from muster.core.clusters.snapshot import ClusterView
+from muster.core.house import House
+from muster.dialects.together import answers, wire
+from muster.dialects.together.asking import read
+from muster.dialects.together.render import is_old, may_have_kubeconfig, render_cluster, told, told_list
+from muster.dialects.together.translate import NODE_GPUS, create_cluster, driver_word, update_cluster
+from muster.errors import Invalid
+from muster.model.accounts import Actor
+from muster.model.base import HOUR
+from muster.model.catalog import Image
+
+KEPT_AS: Final = "together"
+PAGE: Final = 1_000
+OLD_SDKS: Final = ("2.0.", "2.1.", "2.2.", "2.3.", "2.4.", "2.5.", "2.6.")
+"""SDKs whose regions have driver versions as words; they tell their version in a header."""
+
+
+def foreign(actor: Actor, project_id: str | None) -> bool:
+    """Whether a list was asked of a project that this key does not belong to: it is empty, not refused."""
+    return project_id is not None and not actor.is_operator and project_id != actor.project_id
+
+
+def project_asked(call: Call) -> str | None:
+    return call.asked("projectId") or call.asked("project_id") or None
+
+
+class Clusters:
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._clusters = house.clusters
+        self._clock = house.clock
+        self._simulated = house.fleet.simulated
+
+    def _render(self, view: ClusterView) -> bytes:
+        return render_cluster(view, self._clock.now(), self._simulated)
+
+    async def _document(self, actor: Actor, id: str) -> bytes:
+        document = await self._clusters.rendered(actor, id, KEPT_AS, self._render)
+        if is_old(document, now := self._clock.now()):
+            document = await self._clusters.rendered(actor, id, f"{KEPT_AS}.{now // HOUR}", self._render)
+        return document
+
+    async def retrieve(self, call: Call) -> Reply:
+        id = call.params["cluster_id"]
+        document = await self._document(call.actor, id)
+        kubeconfig = await self._clusters.kubeconfig(call.actor, id) if may_have_kubeconfig(document) else ""
+        return Reply(200, told(document, kubeconfig))
+
+    async def create(self, call: Call) -> Reply:
+        asked = read(call, wire.NewCluster)
+        command = create_cluster(asked.said, await self._house.catalog.current())
+        await self._check_neighbour(call.actor, asked.said.shared_volume, command.region)
+        cluster = await self._clusters.create(call.actor, command, note=asked.note)
+        return Reply(200, told(await self._document(call.actor, cluster.id)), headers=asked.headers)
+
+    async def _check_neighbour(self, actor: Actor, volume: wire.InlineVolume | None, region: str) -> None:
+        if volume is not None and volume.instance_cluster_id:
+            await check_neighbour(self._house, actor, volume.instance_cluster_id, region)
+
+    async def update(self, call: Call) -> Reply:
+        id = call.params["cluster_id"]
+        asked = read(call, wire.ClusterChange)
+        cluster = await self._clusters.cluster(call.actor, id)
+        await self._clusters.update(call.actor, id, update_cluster(asked.said, cluster.spec), note=asked.note)
+        return Reply(200, told(await self._document(call.actor, id)), headers=asked.headers)
+
+    async def delete(self, call: Call) -> Reply:
+        cluster = await self._clusters.delete(call.actor, call.params["cluster_id"])
+        return Reply(200, msgspec.json.encode(answers.ClusterId(cluster_id=cluster.id)))
+
+    async def regions(self, call: Call) -> Reply:
+        if call.headers.get("x-stainless-package-version", "").startswith(OLD_SDKS):
+            return Reply(200, msgspec.json.encode(await self._old_regions()))
+        catalog, gpus = await self._house.catalog.current(), await self._gpus_by_region()
+        regions = [
+            answers.Region(
+                name=name,
+                supported_instance_types=gpus.get(name, []),
+                driver_versions=[_driver(image) for image in catalog.images_in(name) if image.flavour == "base"],
+            )
+            for name in sorted(catalog.regions)
+        ]
+        return Reply(200, msgspec.json.encode(answers.RegionList(regions=regions)))
+
+    async def _old_regions(self) -> answers.OldRegionList:
+        catalog, gpus = await self._house.catalog.current(), await self._gpus_by_region()
+        return answers.OldRegionList(
+            regions=[
+                answers.OldRegion(
+                    id=name,
+                    name=name,
+                    availability_zones=[],
+                    supported_instance_types=gpus.get(name, []),
+                    driver_versions=sorted(
+                        {driver_word(image) for image in catalog.images_in(name) if image.flavour == "base"}
+                    ),
+                )
+                for name in sorted(catalog.regions)
+            ]
+        )
+
+    async def _gpus_by_region(self) -> dict[str, list[str]]:
+        """GPU types that the region has in whole nodes, used or free."""
+        await self._house.capacity.sync()
+        found: dict[str, list[str]] = {}
+        for row in sorted(self._house.capacity.summary(), key=lambda row: row.gpu_type):
+            if row.gpus_per_node == NODE_GPUS and row.total_nodes:
+                found.setdefault(row.region, []).append(row.gpu_type)
+        return found
+
+    async def list(self, call: Call) -> Reply:
+        project_id = project_asked(call)
+        documents: list[bytes] = []
+        cursor: str | None = None
+        while not foreign(call.actor, project_id):
+            page, cursor = await self._clusters.rendered_page(
+                call.actor, KEPT_AS, self._render, project_id=project_id, cursor=cursor, limit=PAGE
+            )
+            documents += page
+            if cursor is None:
+                break
+        return Reply(200, told_list(documents))
+
+
+async def check_neighbour(house: House, actor: Actor, cluster_id: str, region: str) -> None:
+    """`instance_cluster_id` asks for storage near a cluster: here a region is one place, so they must share it."""
+    cluster = await house.clusters.cluster(actor, cluster_id)
+    if cluster.region != region:
+        raise Invalid(
+            f"cluster {cluster.name} is in {cluster.region} and the volume is to be in {region}",
+            field="instance_cluster_id",
+            hint="Shared volume does not exist in the datacenter; make it in the cluster's region",
+        )
+
+
+def _driver(image: Image) -> answers.DriverVersion:
+    return answers.DriverVersion(
+        id=image.id, cuda_version=image.cuda_version, nvidia_driver_version=image.driver_version, os=image.os
+    )
