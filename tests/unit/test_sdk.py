@@ -220,7 +220,7 @@ def test_changes_resume_where_the_stream_broke() -> None:
     asked: list[str | None] = []
 
     def handler(request: httpx.Request) -> httpx.Response:
-        last = request.headers.get("Last-Event-ID")
+        last = request.url.params.get("after")
         asked.append(last)
         seq = int(last or "0") + 1
         text = f": heartbeat\n\nid: {seq}\nevent: change\ndata: {json.dumps({'type': 'cluster.phase'})}\n\n"

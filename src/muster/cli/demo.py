@@ -97,7 +97,7 @@ def server_on(home: Path, time_scale: str) -> Iterator[dict[str, Any]]:
             take_down(home, info)
         raise
     finally:
-        local.stop(child.pid)
+        local.stop_child(child)
         signal.signal(signal.SIGTERM, before)
 
 

@@ -18,7 +18,7 @@ import click
 from muster.cli import local
 from muster.cli.ending import FAILED, TIMED_OUT, USAGE, Ended
 from muster.cli.show import Thing
-from muster.cli.target import home_path, server_info
+from muster.cli.target import home_path
 from muster.cli.verb import SECONDS, yes_option
 
 if TYPE_CHECKING:
@@ -39,13 +39,14 @@ def down(home: str | None, every: bool, keep_clusters: bool, timeout: float, yes
     if not (where / "run").is_dir() and not (where / "muster.db").exists():
         click.echo(f"nothing to take down: {where} is no home of a server")
         return
-    info = server_info(where)
+    info = local.running_server(where)
     if keep_clusters:
         stop_server(where, info)
         return
     with engine_at_work(where, info) as running, local.operator_client(where, running) as client:
         take_down(client, every, timeout, yes)
-        stop_server(where, running)
+    if info is not None:
+        stop_server(where, info)
 
 
 @contextlib.contextmanager
@@ -60,8 +61,7 @@ def engine_at_work(home: Path, info: dict[str, Any] | None) -> Iterator[dict[str
     try:
         yield local.wait_until_ready(child, home, log)
     finally:
-        if child.poll() is None:
-            local.stop(child.pid)
+        local.stop_child(child)
 
 
 def take_down(client: Client, every: bool, timeout: float, yes: bool) -> None:

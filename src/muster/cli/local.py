@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.cli.ending import FAILED, Ended
-from muster.cli.target import key_in_home, server_info
+from muster.cli.target import is_alive, key_in_home, server_info
 from muster.clock import RealClock
 
 if TYPE_CHECKING:
@@ -58,6 +58,12 @@ def wait_until_ready(child: subprocess.Popen[bytes], home: Path, log: Path) -> d
     raise Ended(f"the server did not answer within {START_SECONDS:g} s: {last_words(log)}", FAILED)
 
 
+def running_server(home: Path) -> dict[str, Any] | None:
+    """The server on this home, when it answers: a pid in an old file may be somebody else's by now."""
+    info = server_info(home)
+    return info if info is not None and answers(home, info) else None
+
+
 def answers(home: Path, info: dict[str, Any]) -> bool:
     from muster.sdk import SdkError
 
@@ -84,23 +90,18 @@ def last_words(log: Path) -> str:
 
 
 def stop(pid: int) -> bool:
-    """Asks the process to end cleanly; whether it did in time."""
+    """Asks another's process to end cleanly; whether it did in time."""
     try:
         os.kill(pid, signal.SIGTERM)
     except ProcessLookupError:
         return True
-    return any(gone(pid) for _ in looks(STOP_SECONDS))
+    return any(not is_alive(pid) for _ in looks(STOP_SECONDS))
 
 
-def gone(pid: int) -> bool:
-    """Also when it is our own child and only its remains are left."""
+def stop_child(child: subprocess.Popen[bytes]) -> bool:
+    """The same for a server we started ourselves; whether it ended cleanly in time."""
+    child.terminate()
     try:
-        if os.waitpid(pid, os.WNOHANG)[0] == pid:
-            return True
-    except ChildProcessError:
-        pass
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
+        return child.wait(STOP_SECONDS) == 0
+    except subprocess.TimeoutExpired:
+        return False

@@ -7,7 +7,6 @@ to the home's own server.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,12 +48,19 @@ def server_info(home: Path) -> dict[str, Any] | None:
     """What a server on this home wrote about itself, when it is still alive."""
     try:
         info = json.loads((home / "run" / "server.json").read_text())
-        os.kill(int(info["pid"]), 0)
-    except PermissionError:
-        return info if isinstance(info, dict) else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         return None
-    return info if isinstance(info, dict) else None
+    alive = isinstance(info, dict) and isinstance(info.get("pid"), int) and is_alive(info["pid"])
+    return info if alive else None
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it still runs: one that ended and was not buried by its parent does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state not in ("Z", "X")
 
 
 def key_in_home(home: Path, operator: bool) -> str | None:

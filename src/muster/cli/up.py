@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from muster.cli.ending import USAGE, Ended
-from muster.cli.target import server_info
 from muster.settings import SETTINGS, BadSetting, Setting, read
 
 
@@ -34,16 +33,13 @@ def settings_flags(command: Callable[..., None]) -> Callable[..., None]:
 def up(**flags: Any) -> None:
     """Start the server, on SQLite and a simulated fleet unless told otherwise.
 
-    Every flag has an environment twin, shown in brackets; a flag wins. Ctrl-C or SIGTERM stop it cleanly.
+    A second one on the same home says where the first one runs. Every flag has an environment twin, shown in
+    brackets; a flag wins. Ctrl-C or SIGTERM stop it cleanly.
     """
     try:
         settings = read(flags, os.environ)
     except BadSetting as error:
         raise Ended(str(error), USAGE) from None
-    running = server_info(settings.home) if settings.answers else None
-    if running is not None:
-        click.echo(f"already running at {running.get('url')} (pid {running['pid']}, home {settings.home})")
-        return
     from muster.app import run_server  # the server's own imports, only for whoever becomes one
 
     raise click.exceptions.Exit(run_server(settings))

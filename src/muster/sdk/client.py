@@ -99,10 +99,7 @@ class Client:
             self._pause(0.5)
 
     def _changes_once(self, last: int | None) -> Iterator[Thing]:
-        headers = {"Accept": "text/event-stream"}
-        if last is not None:
-            headers["Last-Event-ID"] = str(last)
-        with self._transport.stream("/changes", headers, SILENCE_SECONDS) as lines:
+        with self._transport.stream("/changes", {"after": last}, SILENCE_SECONDS) as lines:
             for id, data in server_sent(lines):
                 event: Thing = {"seq": id, **json.loads(data)}
                 yield event

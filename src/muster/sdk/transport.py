@@ -64,7 +64,7 @@ class Transport:
         request = self._http.build_request(
             method,
             self.url + ("" if open_path else BASE) + path,
-            params={name: worded(value) for name, value in (query or {}).items() if value is not None},
+            params=given(query or {}),
             json=body,
             headers=sent,
             timeout=REPLY_SECONDS + wait_seconds,
@@ -91,12 +91,15 @@ class Transport:
         raise AssertionError("the last attempt returns or raises")
 
     @contextlib.contextmanager
-    def stream(self, path: str, headers: Mapping[str, str], silence_seconds: float) -> Iterator[Iterator[str]]:
+    def stream(self, path: str, query: Mapping[str, Any], silence_seconds: float) -> Iterator[Iterator[str]]:
         """Lines of a reply that goes on; silence longer than the server's heartbeat is an error."""
         timeout = httpx.Timeout(REPLY_SECONDS, read=silence_seconds)
-        sent = {**self._headers, **headers}
+        sent = {**self._headers, "Accept": "text/event-stream"}
+        asked = given(query)
         try:
-            with self._http.stream("GET", self.url + BASE + path, headers=sent, timeout=timeout) as reply:
+            with self._http.stream(
+                "GET", self.url + BASE + path, params=asked, headers=sent, timeout=timeout
+            ) as reply:
                 if reply.status_code >= 400:
                     reply.read()
                     checked(reply)
@@ -107,6 +110,10 @@ class Transport:
 
 def is_loopback(url: str) -> bool:
     return httpx.URL(url).host in ("127.0.0.1", "localhost", "::1")
+
+
+def given(query: Mapping[str, Any]) -> dict[str, str]:
+    return {name: worded(value) for name, value in query.items() if value is not None}
 
 
 def worded(value: Any) -> str:
