@@ -207,8 +207,11 @@ def test_waiting_has_a_deadline_and_says_how_it_looked() -> None:
         (cluster(1, "ready", generation=2, observed=1), False),
         (cluster(1, "ready", observed=1, delete_wished_at="2026-01-01T00:00:00.000Z"), False),
         (cluster(1, "failed"), True),
-        (cluster(1, "queued"), True),
-        (cluster(1, "paused", generation=2, observed=2), True),
+        (cluster(1, "queued"), False),
+        (cluster(1, "ready", generation=2, observed=1, paused=True), False),
+        (cluster(1, "paused", generation=2, observed=1, paused=True), True),
+        (cluster(1, "paused", generation=2, paused=True, nodes=[{"phase": "leaving"}]), False),
+        (cluster(1, "paused", generation=3, observed=2, paused=False), False),
         (cluster(1, "deleting", observed=1), False),
     ],
 )

@@ -16,16 +16,23 @@ from muster.sdk.nouns import Deletable, Patchable, Readable, Thing, if_match
 from muster.sdk.transport import Transport
 
 POLL_SECONDS = 30
-CLUSTER_RESTS = frozenset({"ready", "degraded", "failed", "paused", "unfunded", "queued", "scheduled", "gone"})
+SERVING = ("ready", "degraded")
+STOPPED = ("paused", "unfunded")
+NODE_RESTS = ("paused", "gone")  # its host is let go of
 VOLUME_RESTS = frozenset({"available", "failed", "gone"})
 
 
 def cluster_rests(cluster: Thing) -> bool:
-    """Whether nothing more will happen by itself: the wish is observed, and no deletion is under way."""
-    if cluster["phase"] in ("failed", "gone"):
-        return not cluster.get("delete_wished_at") or cluster["phase"] == "gone"
-    settled = cluster["observed_generation"] >= cluster["generation"] or cluster["phase"] in ("queued", "scheduled")
-    return cluster["phase"] in CLUSTER_RESTS and settled and not cluster.get("delete_wished_at")
+    """Whether nothing more will happen by itself: wish and observation agree, or it failed."""
+    if cluster["phase"] == "gone":
+        return True
+    if cluster.get("delete_wished_at"):
+        return False
+    if cluster["phase"] == "failed":
+        return True
+    if cluster.get("paused"):
+        return cluster["phase"] in STOPPED and all(node["phase"] in NODE_RESTS for node in cluster.get("nodes", []))
+    return cluster["phase"] in SERVING and cluster["observed_generation"] >= cluster["generation"]
 
 
 def volume_rests(volume: Thing) -> bool:
