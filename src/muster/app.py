@@ -37,7 +37,7 @@ from muster.dialects.native.routes import Native
 from muster.dialects.native.watch import Watch
 from muster.dialects.together.routes import Together
 from muster.engine.engine import Engine
-from muster.engine.failpoints import DieAt, FailpointOrchestrator, FailpointStore, FailpointSubstrate
+from muster.engine.failpoints import DieAt, orchestrator_with, store_with, substrate_with
 from muster.engine.wakeups import Wakeups
 from muster.errors import MusterError
 from muster.homestead import AlreadyRunning, forget_info, held, make_home, write_info
@@ -48,6 +48,7 @@ from muster.settings import BadSetting, Settings, read
 from muster.store.open import open_store
 from muster.substrates.none import NoSubstrate
 from muster.web.asgi import App, Limits
+from muster.web.issuers import WebIssuers
 from muster.web.logs import set_up_logs
 from muster.web.metrics import Metrics
 from muster.web.probes import Probes
@@ -166,6 +167,7 @@ async def assemble(settings: Settings, closing: AsyncExitStack) -> Running:
         faults=fleet.faults,
         fleet=fleet.facts,
         pools=fleet.pools,
+        issuers=WebIssuers(allow_private=settings.oidc_issuers == "any"),
     )
     closing.push_async_callback(house.accounts.close)
     if settings.answers:
@@ -186,12 +188,7 @@ def _announcements(house: House, fleet: Fleet) -> tuple[Callable[[asyncio.Event]
 
 
 def _with_failpoint(store: Store, settings: Settings) -> Store:
-    return store if settings.failpoint is None else _through(FailpointStore)(store, DieAt(settings.failpoint))
-
-
-def _through(wrapper: Any) -> Any:
-    """The failpoint wrappers keep their contract by handing everything on, which no type checker can see."""
-    return wrapper
+    return store if settings.failpoint is None else store_with(DieAt(settings.failpoint), store)
 
 
 def _open_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: Store) -> Fleet:
@@ -203,8 +200,8 @@ def _open_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: Store
         return fleet
     failpoint = DieAt(settings.failpoint)
     return fleet._replace(
-        substrate=_through(FailpointSubstrate)(fleet.substrate, failpoint),
-        orchestrator=_through(FailpointOrchestrator)(fleet.orchestrator, failpoint),
+        substrate=substrate_with(failpoint, fleet.substrate),
+        orchestrator=orchestrator_with(failpoint, fleet.orchestrator),
     )
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from muster.contracts.clock import Clock, Entropy
 from muster.contracts.faults import FaultDesk
+from muster.contracts.issuers import IssuerCheck
 from muster.contracts.orchestrator import Orchestrator
 from muster.contracts.reconciler import Reconciler
 from muster.contracts.store import Store
@@ -63,6 +64,7 @@ def build_house(
     faults: FaultDesk | None,
     fleet: FleetFacts,
     pools: Pools,
+    issuers: IssuerCheck | None = None,
 ) -> House:
     """Every room, furnished. A running server and a simulated history are built by these same lines."""
     catalog = CatalogService(store, clock)
@@ -77,7 +79,7 @@ def build_house(
         capacity=capacity,
         access=AccessService(store, clock, entropy, pools),
         volumes=VolumeService(store, clock, entropy, catalog),
-        clusters=ClusterService(store, clock, entropy, catalog, capacity, orchestrator),
+        clusters=ClusterService(store, clock, entropy, catalog, capacity, orchestrator, issuers),
         requests=RequestReader(store),
         health=RemediationService(store, clock, entropy),
         events=EventReader(store),

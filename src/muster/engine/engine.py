@@ -24,7 +24,6 @@ log = logging.getLogger("muster.engine")
 
 BACKOFF_FIRST = 1 * SECOND
 BACKOFF_MOST = 60 * SECOND
-IDLE_SECONDS_MOST = 0.5
 WAKE_CHUNK = 500
 
 
@@ -36,6 +35,7 @@ class Pace:
     lease_ms: int = 30_000
     look_again_ms: int = 20_000  # how soon a settled resource is looked at again
     full_pass_ms: int = 300_000
+    idle_ms: int = 500  # how late a wake-up written by another process may be noticed
     busy_share: float = 0.5  # of the process's time, while others want it too
 
 
@@ -130,8 +130,9 @@ class Engine:
 
     async def _idle(self, stopping: asyncio.Future[Any]) -> None:
         due = await self._store.next_due()
-        wait = IDLE_SECONDS_MOST if due is None else (due - self._clock.now()) / 1000
-        sleeper = asyncio.ensure_future(self._clock.sleep(min(IDLE_SECONDS_MOST, max(0.001, wait))))
+        most = self._pace.idle_ms / 1000
+        wait = most if due is None else (due - self._clock.now()) / 1000
+        sleeper = asyncio.ensure_future(self._clock.sleep(min(most, max(0.001, wait))))
         nudged = asyncio.ensure_future(self._nudged.wait())
         waiting: set[asyncio.Future[Any]] = {sleeper, nudged, stopping, *self._running}
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

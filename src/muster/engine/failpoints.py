@@ -8,20 +8,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
 
 from muster.contracts.orchestrator import Orchestrator, Progress, Target, Tested
 from muster.contracts.steps import Failpoints, Step
 from muster.contracts.store import Batch, Store
 from muster.contracts.substrate import Fence, Substrate, Wish
-
-if TYPE_CHECKING:
-    _Store = Store
-    _Substrate = Substrate
-    _Orchestrator = Orchestrator
-else:
-    _Store = _Substrate = _Orchestrator = object
 
 
 class DieAt:
@@ -55,40 +48,55 @@ class _Through:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._behind, name)
 
-    async def _at(self, step: Step, call: Any) -> Any:
+    async def _at(self, step: Step, call: Callable[[], Awaitable[Any]]) -> Any:
         await self._failpoints.before(step)
-        answer = await call
+        answer = await call()
         await self._failpoints.after(step)
         return answer
 
 
-class FailpointStore(_Through, _Store):
+class _Store(_Through):
     async def apply(self, batch: Batch) -> None:
-        await self._at(batch.step, self._behind.apply(batch))
+        await self._at(batch.step, lambda: self._behind.apply(batch))
 
 
-class FailpointSubstrate(_Through, _Substrate):
+class _Substrate(_Through):
     async def ensure(self, wishes: Sequence[Wish], fence: Fence) -> None:
-        await self._at(Step.SUBSTRATE_ENSURE, self._behind.ensure(wishes, fence))
+        await self._at(Step.SUBSTRATE_ENSURE, lambda: self._behind.ensure(wishes, fence))
 
     async def ensure_absent(self, keys: Sequence[str], fence: Fence) -> None:
-        await self._at(Step.SUBSTRATE_ABSENT, self._behind.ensure_absent(keys, fence))
+        await self._at(Step.SUBSTRATE_ABSENT, lambda: self._behind.ensure_absent(keys, fence))
 
 
-class FailpointOrchestrator(_Through, _Orchestrator):
+class _Orchestrator(_Through):
     async def converge(self, target: Target, fence: Fence) -> Progress:
-        progress: Progress = await self._at(Step.ORCHESTRATOR_CONVERGE, self._behind.converge(target, fence))
+        progress: Progress = await self._at(Step.ORCHESTRATOR_CONVERGE, lambda: self._behind.converge(target, fence))
         return progress
 
     async def test(self, target: Target, run: str, fence: Fence) -> Tested:
-        tested: Tested = await self._at(Step.ORCHESTRATOR_TEST, self._behind.test(target, run, fence))
+        tested: Tested = await self._at(Step.ORCHESTRATOR_TEST, lambda: self._behind.test(target, run, fence))
         return tested
 
     async def drain(self, target: Target, node_ids: Sequence[str], because: str, fence: Fence) -> None:
-        await self._at(Step.ORCHESTRATOR_DRAIN, self._behind.drain(target, node_ids, because, fence))
+        await self._at(Step.ORCHESTRATOR_DRAIN, lambda: self._behind.drain(target, node_ids, because, fence))
 
     async def admit(self, target: Target, node_ids: Sequence[str], fence: Fence) -> None:
-        await self._at(Step.ORCHESTRATOR_ADMIT, self._behind.admit(target, node_ids, fence))
+        await self._at(Step.ORCHESTRATOR_ADMIT, lambda: self._behind.admit(target, node_ids, fence))
 
     async def expel(self, target: Target, node_ids: Sequence[str], fence: Fence) -> None:
-        await self._at(Step.ORCHESTRATOR_EXPEL, self._behind.expel(target, node_ids, fence))
+        await self._at(Step.ORCHESTRATOR_EXPEL, lambda: self._behind.expel(target, node_ids, fence))
+
+
+# The wrappers keep their contract by handing everything on, which no type checker can see: hence the casts.
+
+
+def store_with(failpoints: Failpoints, store: Store) -> Store:
+    return cast(Store, _Store(store, failpoints))
+
+
+def substrate_with(failpoints: Failpoints, substrate: Substrate) -> Substrate:
+    return cast(Substrate, _Substrate(substrate, failpoints))
+
+
+def orchestrator_with(failpoints: Failpoints, orchestrator: Orchestrator) -> Orchestrator:
+    return cast(Orchestrator, _Orchestrator(orchestrator, failpoints))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from muster.contracts.clock import Clock, Entropy
+from muster.contracts.issuers import IssuerCheck
 from muster.contracts.orchestrator import Orchestrator
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Find, Insert, Op, Store, Wake
@@ -47,6 +48,7 @@ class Creates:
         catalog: CatalogService,
         capacity: Capacity,
         orchestrator: Orchestrator,
+        issuers: IssuerCheck | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -54,6 +56,7 @@ class Creates:
         self._catalog = catalog
         self._capacity = capacity
         self._orchestrator = orchestrator
+        self._issuers = issuers
         self._seating = Seating(store, entropy)
 
     async def create(
@@ -72,6 +75,8 @@ class Creates:
         first = await self._first_answer(project, name, command, once)
         if first is not None:
             return first
+        if command.config.oidc is not None and self._issuers is not None:
+            await self._issuers.check(command.config.oidc)
         region = self._choose_region(command, shape, catalog)
         ask = Ask(region, command.gpu_type, shape.gpus, workers, control=0 if command.single_node else 2)
         await self._capacity.fits_ever(ask)

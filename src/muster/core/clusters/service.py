@@ -12,6 +12,7 @@ from typing import Any
 import msgspec.structs
 
 from muster.contracts.clock import Clock, Entropy
+from muster.contracts.issuers import IssuerCheck
 from muster.contracts.orchestrator import Feature, Orchestrator
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Insert, Op, Replace, Store, Wake
@@ -58,12 +59,13 @@ class ClusterService(Views):
         catalog: CatalogService,
         capacity: Capacity,
         orchestrator: Orchestrator,
+        issuers: IssuerCheck | None = None,
     ) -> None:
         super().__init__(store, catalog)
         self._clock = clock
         self._entropy = entropy
         self._capacity = capacity
-        self._creates = Creates(store, clock, entropy, catalog, capacity, orchestrator)
+        self._creates = Creates(store, clock, entropy, catalog, capacity, orchestrator, issuers)
         self._seating = Seating(store, entropy)
         self._orchestrator = orchestrator
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from muster.contracts.clock import Clock, Entropy
@@ -32,6 +33,7 @@ class Chaos:
         self._freeze_chance = freeze_chance
         self._freeze_seconds = freeze_seconds
         self.dead = False
+        self.died = asyncio.Event()
         self.calm = False
 
     async def before(self, step: Step) -> None:
@@ -48,6 +50,7 @@ class Chaos:
         dice = self._entropy.chance()
         if dice < self._crash_chance:
             self.dead = True
+            self.died.set()
             self._tell(f"CRASH {side} {step}")
             raise Crash(step)
         if dice < self._crash_chance + self._freeze_chance:

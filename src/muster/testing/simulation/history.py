@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from muster.clock import SeededEntropy
 from muster.contracts.faults import Fault, FaultKind
 from muster.contracts.store import Find
-from muster.core.demo import HostSpec, demo_catalog
-from muster.dialects.native.views import cluster_bytes
+from muster.core.clusters.snapshot import ClusterView
+from muster.core.demo import demo_catalog
+from muster.core.hosts.rules import HostSpec
+from muster.dialects.native.clusters import KEPT_AS
+from muster.dialects.native.translate import render_cluster
 from muster.engine.engine import Pace
 from muster.model.accounts import SYSTEM, Role
 from muster.model.base import MINUTE
@@ -37,14 +41,16 @@ class Plot:
     hosts: int = 6
     control_hosts: int = 2
     users: int = 3
-    minutes: int = 90
-    calm_minutes: int = 240
+    minutes: int = 45
+    calm_minutes: int = 120
     engines: int = 2
     crash_chance: float = 0.004
     freeze_chance: float = 0.002
     fault_minutes: float = 6.0
-    check_seconds: float = 30.0
-    pace: Pace = field(default_factory=lambda: Pace(lease_ms=30_000, look_again_ms=20_000, full_pass_ms=300_000))
+    check_seconds: float = 60.0
+    pace: Pace = field(
+        default_factory=lambda: Pace(lease_ms=30_000, look_again_ms=60_000, full_pass_ms=300_000, idle_ms=5_000)
+    )
 
 
 @dataclass
@@ -128,10 +134,11 @@ class History:
                 task.cancel()
             await asyncio.gather(*crew, *acts, watch, return_exceptions=True)
 
-    async def _until_done(self, acts: list[asyncio.Future[None]], watch: asyncio.Future[None]) -> None:
+    async def _until_done(self, acts: Sequence[asyncio.Future[None]], watch: asyncio.Future[None]) -> None:
         """Wait for the acts; what the watch sees broken ends the history at once."""
-        gathered = asyncio.gather(*acts)
-        await asyncio.wait({gathered, watch}, return_when=asyncio.FIRST_COMPLETED)
+        gathered: asyncio.Future[Any] = asyncio.gather(*acts)
+        both: set[asyncio.Future[Any]] = {gathered, watch}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if watch.done():
             gathered.cancel()
             watch.result()
@@ -142,8 +149,7 @@ class History:
     async def _found(self) -> list[User]:
         image = self._boot(0, calm=True)
         house = image.house
-        for noun in demo_catalog(self._clock.now()):
-            await house.catalog.put(SYSTEM, noun)
+        await house.catalog.put_all(SYSTEM, demo_catalog(self._clock.now()))
         await house.hosts.import_hosts(SYSTEM, self._fleet())
         account = await house.accounts.create_account(SYSTEM, name="everyone", postpaid=True)
         users = []
@@ -206,8 +212,7 @@ class History:
             image = self._boot(slot)
             self._images[slot] = image
             image.start()
-            while not image.failpoints.dead:  # type: ignore[attr-defined]
-                await self._clock.sleep(0.5)
+            await image.failpoints.died.wait()
             self.report.crashes += 1
             self._images[slot] = None
             self.report.steps += image.engine.steps
@@ -221,7 +226,7 @@ class History:
         self._tell("calm")
         for image in self._images:
             if image is not None:
-                image.failpoints.calm = True  # type: ignore[attr-defined]
+                image.failpoints.calm = True
         image = self._boot(0, calm=True)
         for fault in await image.desk.faults():
             await image.desk.clear(fault.id)
@@ -273,7 +278,7 @@ class History:
 
     async def _watch(self) -> None:
         while True:
-            await self._clock.sleep(self._plot.check_seconds)
+            await self._clock.sleep(self._plot.check_seconds * (10 if self._calm else 1))
             await self._check(self._always)
 
     async def _check(self, invariants: Mapping[str, Invariant]) -> None:
@@ -298,11 +303,11 @@ class History:
     async def _stale_views(self) -> list[str]:
         """Documents that the serving process would answer with and that a fresh look contradicts."""
         image = self._images[0]
-        if image is None or image.failpoints.dead:  # type: ignore[attr-defined]
+        if image is None or image.failpoints.dead:
             return []
         stale = []
         for cluster in await image.store.find(Find(Cluster, equals={"gone_at": None})):
-            cached = await image.house.clusters.rendered(SYSTEM, cluster.id, "native", cluster_bytes)
+            cached = await image.house.clusters.rendered(SYSTEM, cluster.id, KEPT_AS, cluster_bytes)
             fresh = cluster_bytes(await image.house.clusters.view(SYSTEM, cluster.id))
             if cached != fresh:
                 stale.append(f"the document of cluster {cluster.name} is not what it would be now")
@@ -311,6 +316,10 @@ class History:
     def _tell(self, text: str) -> None:
         at = (self._clock.now() - 1_800_000_000_000) / 1000
         self.report.trace.append(f"{at:10.1f}s  {text}")
+
+
+def cluster_bytes(view: ClusterView) -> bytes:
+    return render_cluster(view, True)
 
 
 def play(

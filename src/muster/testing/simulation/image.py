@@ -9,45 +9,26 @@ from typing import Any
 
 import msgspec
 
+from muster.app import StorePlaces
 from muster.contracts.clock import Clock, Entropy
-from muster.contracts.faults import Place
-from muster.contracts.steps import Failpoints
-from muster.contracts.store import Find, Store
 from muster.core.access.pool import simulated_pools
 from muster.core.house import FleetFacts, House, build_house, reconcilers_of
-from muster.dialects.native.dialect import NativeDialect
+from muster.dialects.native.routes import Native
+from muster.dialects.native.watch import Watch
 from muster.engine.engine import Engine, Pace
-from muster.engine.failpoints import FailpointOrchestrator, FailpointStore, FailpointSubstrate
-from muster.model.catalog import Region
-from muster.model.hosts import Host
+from muster.engine.failpoints import orchestrator_with, store_with, substrate_with
 from muster.orchestrators.simulated.orchestrator import SimulatedOrchestrator
 from muster.store.sqlite import SqliteStore
-from muster.substrates.simulated.desk import Desk
+from muster.substrates.simulated.desk import SimulatedFaultDesk
 from muster.substrates.simulated.substrate import SimulatedSubstrate
 from muster.substrates.simulated.world import SimulatedWorld
+from muster.testing.simulation.chaos import Chaos
 from muster.web.asgi import App
 from muster.web.metrics import Metrics
 
 
 class Lost(Exception):
     """The connection broke: the caller cannot know what became of its request."""
-
-
-class StorePlaces:
-    """Hosts and regions that exist, for aiming faults."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def host(self, id_or_name: str) -> Place | None:
-        host = await self._store.get(Host, id_or_name)
-        if host is None:
-            named = await self._store.find(Find(Host, equals={"name": id_or_name}))
-            host = named[0] if named else None
-        return Place(host.id, host.name) if host else None
-
-    async def region(self, name: str) -> bool:
-        return await self._store.get(Region, name) is not None
 
 
 @dataclass
@@ -62,14 +43,14 @@ class Image:
     """Everything that a crash drops: connections, caches, tasks."""
 
     def __init__(
-        self, files: Files, clock: Clock, entropy: Entropy, failpoints: Failpoints, *, pace: Pace, api: bool
+        self, files: Files, clock: Clock, entropy: Entropy, failpoints: Chaos, *, pace: Pace, api: bool
     ) -> None:
         self.failpoints = failpoints
         self._raw_store = SqliteStore.open(files.store, inline=True, fsync=False)
-        self.store = FailpointStore(self._raw_store, failpoints)
-        self.substrate = FailpointSubstrate(SimulatedSubstrate(files.world, clock), failpoints)
-        self.orchestrator = FailpointOrchestrator(SimulatedOrchestrator(files.world, clock), failpoints)
-        self.desk = Desk(files.world, entropy, StorePlaces(self._raw_store))
+        self.store = store_with(failpoints, self._raw_store)
+        self.substrate = substrate_with(failpoints, SimulatedSubstrate(files.world, clock))
+        self.orchestrator = orchestrator_with(failpoints, SimulatedOrchestrator(files.world, clock))
+        self.desk = SimulatedFaultDesk(files.world, entropy, StorePlaces(self._raw_store))
         self.house: House = build_house(
             store=self.store,
             clock=clock,
@@ -86,9 +67,8 @@ class Image:
         self.running: asyncio.Task[None] | None = None
 
     def _app(self, clock: Clock, entropy: Entropy) -> App:
-        dialects = [NativeDialect(self.house)]
         return App(
-            dialects,
+            [Native(self.house, Watch())],
             self.house.accounts,
             clock=clock,
             entropy=entropy,
@@ -120,6 +100,7 @@ async def ask(app: App, method: str, path: str, key: str, body: Any, headers: di
     sent: list[Any] = []
     content = b"" if body is None else msgspec.json.encode(body)
     head = {"authorization": f"Bearer {key}", "content-type": "application/json", **headers}
+    head["content-length"] = str(len(content))
     messages = [{"type": "http.request", "body": content, "more_body": False}]
 
     async def receive() -> dict[str, Any]:

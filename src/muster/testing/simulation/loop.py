@@ -15,8 +15,12 @@ EPOCH: Instant = 1_800_000_000_000
 """Every history begins at the same instant."""
 
 
+SPINS_MAX = 200_000
+"""Rounds of the loop without time passing: more than this is a livelock."""
+
+
 class Stalled(RuntimeError):
-    """Nothing is runnable and nothing is scheduled: in real life this process would hang for ever."""
+    """Nothing more will happen, or nothing but the same: in real life this process would hang, or spin, for ever."""
 
 
 class _JumpingSelector(selectors.SelectSelector):
@@ -25,10 +29,14 @@ class _JumpingSelector(selectors.SelectSelector):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
+        self._spins = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             raise Stalled("nothing is runnable and nothing is scheduled")
+        self._spins = 0 if timeout > 0 else self._spins + 1
+        if self._spins > SPINS_MAX:
+            raise Stalled("everything spins and no time passes")
         self.now += max(0.0, timeout)
         return []
 
@@ -62,6 +70,8 @@ class VirtualClock:
 def run_virtual(main: Coroutine[Any, Any, T], loop: VirtualLoop) -> T:
     """Run to the end in virtual time, leaving no task behind."""
     asyncio.set_event_loop(loop)
+    # Tasks of a crashed image die unheard: that is what a crash is.
+    loop.set_exception_handler(lambda _, context: None)
     try:
         return loop.run_until_complete(main)
     finally:

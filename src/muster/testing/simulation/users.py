@@ -149,7 +149,8 @@ class User:
                 await self._clock.sleep(2)
                 continue
             if method != "GET":
-                self._tell(f"{self.name}: {method} {path} -> {status}")
+                why = f" ({answer.get('detail')})" if status >= 400 and answer else ""
+                self._tell(f"{self.name}: {method} {path} -> {status}{why}")
             if status >= 500:
                 self._ledger.broken.append(f"{method} {path} was answered {status}: {answer}")
             return status, answer

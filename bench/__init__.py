@@ -1,0 +1,1 @@
+"""Measurements; see bench/run."""

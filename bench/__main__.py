@@ -1,0 +1,249 @@
+"""bench/run: Muster beside the bare reference, in turn, interleaved; medians, ratios, CPU per request, memory.
+
+bench/run                    everything (about six minutes)
+bench/run web                get, list and create through the native API
+bench/run start              first answer and memory at rest
+bench/run fleet              10,000 hosts with 2,000 clusters: memory, and how long a full pass takes
+bench/run place              placement decisions among 100,000 hosts
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.harness import Result, Server, cpu_seconds, creating, free_port, http, measure, memory_mb
+
+REFERENCE_KEY = "reference-key"
+GOALS = {"get one": 0.5, "list of 100": 0.5, "create": 0.3}
+CREATE = {"type": "slurm", "region": "us-central-8", "gpu_type": "H100_SXM", "gpus": 8}
+REFERENCE_CREATE = {"region": "region-1", "gpu_type": "H100_SXM", "num_gpus": 8, "cluster_type": "KUBERNETES"}
+
+
+def reference(directory: Path) -> tuple[Server, str]:
+    port = free_port()
+    command = [
+        sys.executable, "-m", "uvicorn", "bench.reference:app", "--host", "127.0.0.1", "--port", str(port),
+        "--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", "warning",
+    ]  # fmt: skip
+    url = f"http://127.0.0.1:{port}"
+    return Server(command, f"{url}/v1/clusters", env={"BENCH_DB": str(directory / "reference.db")}), url
+
+
+def muster(home: Path, *flags: str) -> tuple[Server, str, str, str]:
+    port = free_port()
+    command = [
+        sys.executable, "-m", "muster.cli.main", "up", "--home", str(home), "--port", str(port),
+        "--fleet", "simulated", "--limits", "off", *flags,
+    ]  # fmt: skip
+    url = f"http://127.0.0.1:{port}"
+    server = Server(command, f"{url}/healthz", seconds=300)
+    wait_ready(url)
+    return server, url, (home / "tenant.key").read_text().strip(), (home / "operator.key").read_text().strip()
+
+
+def wait_ready(url: str) -> None:
+    for _ in range(3000):
+        if http("GET", f"{url}/readyz", "")[0] == 200:
+            return
+        time.sleep(0.1)
+    raise RuntimeError("muster was never ready")
+
+
+def web(rounds: int, seconds: int) -> bool:
+    print(f"web: 16 connections, {rounds} rounds of {seconds} s each, interleaved, medians", flush=True)
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
+        home = Path(directory)
+        theirs, their_url = reference(home)
+        ours, our_url, key, _ = muster(home / "home", "--hosts", "200000")
+        with theirs, ours:
+            first = seed_documents(their_url, our_url, key)
+            table = interleaved(theirs, their_url, ours, our_url, key, first, rounds, seconds)
+            ok = told(table)
+            print(f"engine: {engine_share(our_url)}")
+    return ok
+
+
+def seed_documents(their_url: str, our_url: str, key: str) -> tuple[str, str]:
+    """A hundred clusters each; the id of one."""
+    theirs = ours = ""
+    for number in range(100):
+        status, made = http(
+            "POST", f"{their_url}/v1/clusters", REFERENCE_KEY, {**REFERENCE_CREATE, "cluster_name": "x"}
+        )
+        assert status == 201, made
+        theirs = made["cluster_id"]
+        body = {**CREATE, "name": f"seed-{number}"}
+        status, made = http("POST", f"{our_url}/muster/v1/clusters", key, body)
+        assert status == 201, made
+        ours = made["id"]
+    return theirs, ours
+
+
+def interleaved(
+    theirs: Server,
+    their_url: str,
+    ours: Server,
+    our_url: str,
+    key: str,
+    first: tuple[str, str],
+    rounds: int,
+    seconds: int,
+) -> dict[str, list[tuple[Result, Result]]]:
+    base = f"{our_url}/muster/v1/clusters"
+    table: dict[str, list[tuple[Result, Result]]] = {goal: [] for goal in GOALS}
+    for turn in range(rounds):
+        table["get one"].append(
+            (
+                measure(theirs, f"{their_url}/v1/clusters/{first[0]}", REFERENCE_KEY, seconds=seconds),
+                measure(ours, f"{base}/{first[1]}", key, seconds=seconds),
+            )
+        )
+        table["list of 100"].append(
+            (
+                measure(theirs, f"{their_url}/v1/clusters?limit=100", REFERENCE_KEY, seconds=seconds),
+                measure(ours, f"{base}?limit=100", key, seconds=seconds),
+            )
+        )
+        tag = f"b{os.getpid()}-{turn}"
+        table["create"].append(
+            (
+                measure(
+                    theirs,
+                    f"{their_url}/v1/clusters",
+                    REFERENCE_KEY,
+                    lua=creating("/v1/clusters", REFERENCE_CREATE, "cluster_name", tag),
+                    seconds=seconds,
+                ),
+                measure(ours, base, key, lua=creating("/muster/v1/clusters", CREATE, "name", tag), seconds=seconds),
+            )
+        )
+    return table
+
+
+def told(table: dict[str, list[tuple[Result, Result]]]) -> bool:
+    ok = True
+    header = f"{'':14}{'reference/s':>12}{'muster/s':>10}{'ratio':>8}{'goal':>6}{'ref µs':>9}{'muster µs':>11}{'p99 ms':>8}{'bad':>5}"
+    print(header)
+    for name, rounds in table.items():
+        ratio = statistics.median(ours.rps / theirs.rps for theirs, ours in rounds)
+        theirs_rps = statistics.median(theirs.rps for theirs, _ in rounds)
+        ours_rps = statistics.median(ours.rps for _, ours in rounds)
+        theirs_cpu = statistics.median(theirs.cpu_us for theirs, _ in rounds)
+        ours_cpu = statistics.median(ours.cpu_us for _, ours in rounds)
+        p99 = statistics.median(ours.p99_ms for _, ours in rounds)
+        bad = sum(ours.bad for _, ours in rounds)
+        met = ratio >= GOALS[name] and bad == 0
+        ok = ok and met
+        print(
+            f"{name:14}{theirs_rps:12.0f}{ours_rps:10.0f}{ratio:8.2f}{GOALS[name]:6.1f}{theirs_cpu:9.0f}{ours_cpu:11.0f}"
+            f"{p99:8.1f}{bad:5d}  {'met' if met else 'MISSED'}",
+            flush=True,
+        )
+    return ok
+
+
+def engine_share(url: str) -> str:
+    """What the engine had to do meanwhile, from the server's own metrics."""
+    import urllib.request
+
+    with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    wanted = ("muster_engine_", "muster_work_")
+    return "; ".join(
+        line for line in lines if line.startswith(wanted) and "_created" not in line and "bucket" not in line
+    )
+
+
+def start() -> bool:
+    """From process start to the first answer, on a home that exists; and memory at rest."""
+    seconds, sizes = [], []
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
+        home = Path(directory) / "home"
+        first = True
+        for _ in range(6):
+            server, _, _, _ = muster(home)
+            with server:
+                time.sleep(2)
+                if not first:
+                    seconds.append(server.first_answer_seconds)
+                    sizes.append(memory_mb(server.process.pid))
+            first = False
+    answer, size = statistics.median(seconds), statistics.median(sizes)
+    ok = answer <= 1.5 and size <= 120
+    print(
+        f"start: first answer after {answer:.2f} s (goal 1.5), {size:.0f} MB at rest (goal 120) {'met' if ok else 'MISSED'}"
+    )
+    return ok
+
+
+def fleet() -> bool:
+    """10,000 hosts, 2,000 clusters brought to ready, then one full pass."""
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
+        server, url, key, operator = muster(Path(directory) / "home", "--hosts", "10000", "--time-scale", "1000")
+        with server:
+            regions = ("us-central-8", "us-central-4", "Delhi", "Chennai")
+            made = 0
+            while made < 2000:
+                body = {**CREATE, "name": f"c{made}", "region": regions[made % 4] if made % 2 else "us-central-8"}
+                status, answer = http("POST", f"{url}/muster/v1/clusters", key, body)
+                assert status == 201, answer
+                made += 1
+            began = time.perf_counter()
+            while (waiting := not_ready(url, operator)) and time.perf_counter() - began < 600:
+                print(f"  {waiting} clusters on their way", flush=True)
+                time.sleep(5)
+            settled = time.perf_counter() - began
+            spent = cpu_seconds(server.process.pid)
+            time.sleep(25)  # every settled cluster is looked at once in twenty seconds: that is a full pass
+            spent = cpu_seconds(server.process.pid) - spent
+            size = memory_mb(server.process.pid)
+    ok = size <= 1024 and not waiting
+    print(
+        f"fleet: 10,000 hosts, 2,000 clusters: {size:.0f} MB (goal 1024), ready {settled:.0f} s after the last create, "
+        f"{spent / 25 * 100:.0f} % of a core to look at every cluster each 20 s {'met' if ok else 'MISSED'}"
+    )
+    return ok
+
+
+def not_ready(url: str, operator: str) -> int:
+    import re
+    import urllib.request
+
+    with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    phases = re.findall(r'muster_clusters\{phase="(\w+)"\} ([\d.]+)', text)
+    return int(sum(float(count) for phase, count in phases if phase != "ready"))
+
+
+def place() -> bool:
+    return subprocess.run([sys.executable, "bench/placement.py"], check=False).returncode == 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="bench/run", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("what", nargs="*", choices=[[], "web", "start", "fleet", "place"], help="default: everything")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=4)
+    asked = parser.parse_args()
+    what = asked.what or ["web", "start", "fleet", "place"]
+    runs: dict[str, Any] = {
+        "web": lambda: web(asked.rounds, asked.seconds),
+        "start": start,
+        "fleet": fleet,
+        "place": place,
+    }
+    return 0 if all([runs[name]() for name in what]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
