@@ -278,16 +278,19 @@ def test_the_live_view_shows_the_road_the_time_and_the_nodes() -> None:
     assert "(simulated)" in lines[0]
     assert lines[1].split() == ["✓", "network", "1m"]
     assert lines[2].split()[:3] == ["▸", "workers", "40s"]
-    assert "waiting for 2 workers" in lines[2]
+    assert "waiting: 2 workers" in lines[2]
     assert [line.strip() for line in lines[3:6]] == ["drivers", "testing", "ready"]
     assert lines[-1].strip() == "controller running · workers 1 of 2"
 
 
 def test_without_a_terminal_only_news_is_told() -> None:
     first = cluster("workers")
-    assert news(None, first)[1] == "workers: waiting for 2 workers"
+    assert news(None, first)[1:] == ["workers"]
     assert news(first, first) == []
-    assert news(first, cluster("ready", because="all joined")) == ["ready: all joined"]
+    later = {"phase": "drivers", "at": "1970-01-01T00:02:00.000Z", "because": "2 workers are up"}
+    last = {"phase": "testing", "at": "1970-01-01T00:03:00.000Z", "because": "drivers are up"}
+    moved = cluster("testing", history=[*first["history"], later, last])
+    assert news(first, moved) == ["drivers: 2 workers are up", "testing: drivers are up"]
     grown = cluster("workers", nodes=[{"name": "w-0", "role": "worker", "phase": "running"}] * 2)
     assert news(first, grown) == [f"  {node_words(grown)}"]
 
@@ -303,11 +306,14 @@ def test_an_explanation_in_words() -> None:
         "conditions": [],
         "nodes": {"running": 1, "booting": 1},
         "troubled": ["w-1 is slow"],
-        "steps": [{"at": "1970-01-01T00:00:00.000Z", "type": "cluster.created", "message": "16 GPUs"}],
+        "steps": [
+            {"seq": 2, "at": "1970-01-01T00:01:00.000Z", "type": "cluster.phase", "message": "storage is ready"},
+            {"seq": 1, "at": "1970-01-01T00:00:00.000Z", "type": "cluster.created", "message": "16 GPUs"},
+        ],
     }
     words = explained(told, now=120.0)
     assert "demo is workers for 1m: hosts are booting." in words
-    assert "Waiting for w-1, 1m more at most." in words
+    assert "Waiting: w-1 (1m more at most)." in words
     assert "1 running, 1 booting" in words
     assert "w-1 is slow" in words
-    assert "cluster.created" in words
+    assert words.index("cluster.created") < words.index("cluster.phase")

@@ -28,7 +28,8 @@ This is a simulated fleet, {scale} times faster than a real one. In another term
   {muster} cluster create mine --gpus 16 --wait
   {muster} cluster resize demo 32 --wait     a resize never leaves ready
   {muster} cluster explain demo              phase, reason, waiting for what
-  {muster} fault host-death {host}   kill the host under it, and watch
+  {muster} fault host-death {host}
+                                             kill a host under it, and watch
   {muster} event follow                      everything as it happens
   {muster} capacity                          what is free, where
   eval $({muster} env)                       for scripts: {url}

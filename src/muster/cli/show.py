@@ -35,21 +35,23 @@ def emit(output: str, value: Any, text: Callable[[], str]) -> None:
 
 def cell(thing: Thing, source: str | Callable[[Thing], Any]) -> str:
     value = source(thing) if callable(source) else thing.get(source)
-    if value is None or value == "":
+    if value is None or value in ("", [], {}):
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {part}" for name, part in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def table(things: Sequence[Thing], columns: Sequence[Column]) -> str:
     """Aligned columns, never cut: a script that greps a table must find whole words."""
     rows = [[title for title, _ in columns]] + [[cell(thing, source) for _, source in columns] for thing in things]
-    widths = [max(len(row[n]) for row in rows) for n in range(len(columns))]
+    widths = [max(len(row[n]) for row in rows) for n in range(len(columns) - 1)] + [0]
     lines = []
     for number, row in enumerate(rows):
         padded = [painted(text, text.ljust(width), number) for text, width in zip(row, widths, strict=True)]
-        lines.append("  ".join(padded).rstrip())
+        lines.append("  ".join(padded))
     return "\n".join(lines)
 
 
@@ -81,6 +83,11 @@ def span(seconds: float) -> str:
             rest = whole % size // lesser_size
             return f"{whole // size}{unit}" + (f" {rest}{lesser}" if rest else "")
     return f"{whole}s"
+
+
+def stopwatch(seconds: float) -> str:
+    """A short stretch to the tenth, so that quick steps do not all look like nothing."""
+    return f"{seconds:.1f}s" if 0 <= seconds < 10 else span(seconds)
 
 
 def age(field: str, now: float) -> Callable[[Thing], str]:

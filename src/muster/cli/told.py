@@ -26,7 +26,7 @@ def waits(told: Thing, now: float) -> list[str]:
     if not waiting.get("for"):
         return []
     until = instant(waiting.get("until"))
-    return [f"Waiting for {waiting['for']}" + (f", {span(until - now)} more at most." if until else ".")]
+    return [f"Waiting: {waiting['for']}" + (f" ({span(until - now)} more at most)." if until is not None else ".")]
 
 
 def stuck(told: Thing, now: float) -> list[str]:
@@ -40,5 +40,5 @@ def steps(told: Thing) -> list[str]:
         return []
     return ["", "Last steps:"] + [
         f"  {step['at']}  {step['type']:<18}  {step.get('message') or step.get('cause') or ''}".rstrip()
-        for step in found[-LAST_STEPS:]
+        for step in sorted(found, key=lambda step: step["seq"])[-LAST_STEPS:]
     ]

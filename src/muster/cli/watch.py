@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from muster.cli.ending import Ended
-from muster.cli.show import Thing, instant, span
+from muster.cli.show import Thing, instant, stopwatch
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -55,7 +55,7 @@ def node_words(cluster: Thing) -> str:
 
 def waiting_words(cluster: Thing) -> str:
     waiting = cluster.get("waiting") or {}
-    return f"waiting for {waiting['for']}" if waiting.get("for") else ""
+    return f"waiting: {waiting['for']}" if waiting.get("for") else ""
 
 
 def picture(cluster: Thing, now: float) -> list[tuple[str, str]]:
@@ -63,13 +63,13 @@ def picture(cluster: Thing, now: float) -> list[tuple[str, str]]:
     lines = [("bold", title(cluster))]
     past = stretches(cluster, now)
     for phase, seconds, _ in past[:-1]:
-        lines.append(("green", f"  ✓ {phase:<10}{span(seconds):>8}"))
+        lines.append(("green", f"  ✓ {phase:<10}{stopwatch(seconds):>8}"))
     phase, seconds, because = past[-1]
     rests = phase in GOOD or phase in BAD
     style = "bold green" if phase in GOOD else "bold red" if phase in BAD else "bold cyan"
     mark = "✓" if phase in GOOD else "✗" if phase in BAD else "▸"
     told = because if rests else waiting_words(cluster) or because
-    lines.append((style, f"  {mark} {phase:<10}{'' if rests else span(seconds):>8}  {told}".rstrip()))
+    lines.append((style, f"  {mark} {phase:<10}{'' if rests else stopwatch(seconds):>8}  {told}".rstrip()))
     if phase in ROAD:
         lines += [("dim", f"    {later}") for later in ROAD[ROAD.index(phase) + 1 :]]
     lines.append(("", f"  {node_words(cluster)}"))
@@ -77,12 +77,10 @@ def picture(cluster: Thing, now: float) -> list[tuple[str, str]]:
 
 
 def news(before: Thing | None, after: Thing) -> list[str]:
-    """What to say, without a terminal, when `before` became `after`."""
-    said = []
-    if before is None:
-        said.append(title(after))
-    if before is None or before["phase"] != after["phase"]:
-        said.append(f"{after['phase']}: {after.get('because') or waiting_words(after) or 'begun'}")
+    """What to say, without a terminal, when `before` became `after`: also phases that came and went in between."""
+    told = len(before["history"]) if before else -1  # at first sight only where it stands
+    said = [] if before else [title(after)]
+    said += [f"{move['phase']}: {move.get('because') or ''}".rstrip(": ") for move in after["history"][told:]]
     if before is not None and node_words(before) != node_words(after):
         said.append(f"  {node_words(after)}")
     return said
