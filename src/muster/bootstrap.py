@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from muster.core.demo import demo_catalog, demo_hosts
-from muster.core.fleet_file import read_fleet_file
 from muster.core.house import House
 from muster.errors import CallError, Unauthenticated
 from muster.homestead import keep, kept
@@ -36,6 +35,8 @@ async def _furnish(house: House, settings: Settings) -> None:
     if (await house.catalog.current()).regions:
         return
     if settings.fleet_file is not None:
+        from muster.core.fleet_file import read_fleet_file  # and YAML with it, only for whoever has such a file
+
         fleet = read_fleet_file(settings.fleet_file, house.clock.now())
         await house.catalog.put_all(SYSTEM, fleet.catalog)
         await house.hosts.import_fleet(SYSTEM, fleet.hosts())

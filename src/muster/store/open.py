@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from muster.contracts.store import Store
 from muster.errors import Invalid
-from muster.store.postgres import PostgresStore
 from muster.store.sqlite import SqliteStore
 
 _SQLITE = "sqlite:///"
@@ -14,6 +13,9 @@ _POSTGRES = ("postgresql://", "postgres://")
 async def open_store(url: str) -> Store:
     """`sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/name`; made and migrated."""
     if url.startswith(_POSTGRES):
+        # Only for whoever uses it: a server on SQLite starts sooner and smaller without.
+        from muster.store.postgres import PostgresStore
+
         return await PostgresStore.open(url)
     if url.startswith(_SQLITE) and len(url) > len(_SQLITE):
         return SqliteStore.open(url.removeprefix(_SQLITE))
