@@ -141,6 +141,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     _number("rate_burst", "200", "requests", 1, 1_000_000, "How many requests one key may save up."),
     _number("calls_limit", "256", "calls", 1, 100_000, "Calls and streams one key may hold open at once."),
     _number("body_limit", "1048576", "bytes", 1_024, 1 << 30, "The longest request body that is read."),
+    Setting(
+        "oidc_issuers",
+        "choice",
+        "public",
+        "Which OIDC issuers tenants may name: public ones, or any, also inside this network.",
+        choices=("public", "any"),
+    ),
     _number("event_retention_days", "90", "days", 1, 36_500, "How long the event log is kept."),
     Setting(
         "failpoint",
@@ -181,6 +188,7 @@ class Settings:
     rate_burst: int
     calls_limit: int
     body_limit: int
+    oidc_issuers: str
     event_retention_days: int
     failpoint: str | None
 
