@@ -86,7 +86,7 @@ class PostgresServer:
 def postgres_server() -> Iterator[PostgresServer]:
     programs = binaries()
     if programs is None:
-        missing = "no PostgreSQL server programs (package postgresql); apt-get install postgresql"
+        missing = "needs PostgreSQL server programs: apt-get install postgresql"
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)
