@@ -1,7 +1,8 @@
 """One frozen Settings. Every field has a unit, a default, a bound and a sentence, all in the one table below.
 
-Leans on nothing of the house. *Laws.* A flag and its environment twin are derived from the same row, so they cannot
-drift; a flag wins over the environment; a bad value is one clear sentence naming the flag; secrets are never shown.
+Leans on contracts for the names of durable steps only. *Laws.* A flag and its environment twin are derived from the
+same row, so they cannot drift; a flag wins over the environment; a bad value is one clear sentence naming the flag;
+secrets are never shown.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from muster.contracts.steps import Step
 
 
 class BadSetting(ValueError):
@@ -258,9 +261,16 @@ def _check(settings: Settings) -> None:
         raise BadSetting("--database must be sqlite:///PATH or postgresql://USER@HOST/NAME")
     if settings.operator_key is not None and settings.operator_key == settings.tenant_key:
         raise BadSetting("--operator-key and --tenant-key must differ: a tenant is not the operator")
-    if settings.failpoint is not None and settings.failpoint.rpartition(":")[2] not in ("before", "after"):
-        raise BadSetting("--failpoint must look like cluster.accept:before or cluster.accept:after")
+    _check_failpoint(settings.failpoint)
     _check_bind(settings)
+
+
+def _check_failpoint(door: str | None) -> None:
+    if door is None:
+        return
+    step, _, side = door.partition(":")
+    if side not in ("before", "after") or step not in set(Step):
+        raise BadSetting(f"--failpoint must look like {Step.CLUSTER_ACCEPT}:before or :after, not {door!r}")
 
 
 def _check_bind(settings: Settings) -> None:

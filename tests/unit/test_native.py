@@ -128,6 +128,7 @@ def test_a_change_of_configuration_keeps_the_rest() -> None:
         (b'{"name":null}', "name"),
         (b'{"name":"' + b"x" * 64 + b'"}', "name"),
         (b"nonsense", "body"),
+        (rb'{"name":"a\u0000b"}', "body"),
         (b"[]", "body"),
     ],
 )

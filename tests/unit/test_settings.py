@@ -51,6 +51,7 @@ def test_a_flag_wins_over_the_environment_and_empty_is_not_set() -> None:
         ({"operator_key": "same-key-1", "tenant_key": "same-key-1"}, "must differ"),
         ({"operator_key_file": "/nowhere"}, "--operator-key-file: cannot read"),
         ({"failpoint": "cluster.accept"}, "--failpoint must look like"),
+        ({"failpoint": "nowhere:after"}, "--failpoint must look like"),
         ({"host": "0.0.0.0"}, "refusing to listen on 0.0.0.0 without TLS"),
         ({"host": "0.0.0.0", "insecure_bind": "127.0.0.1"}, "refusing to listen"),
         ({"colour": "red"}, "there is no setting 'colour'"),

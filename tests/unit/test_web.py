@@ -16,7 +16,7 @@ from muster.contracts.faults import Fault, FaultKind, WireFault
 from muster.contracts.http import Call, Dialect, Reply, Route, SocketRoute, Stream, WebSocket
 from muster.errors import CallError, Invalid, RateLimited, StoreFull, Unauthenticated
 from muster.model.accounts import Actor, Role
-from muster.web.asgi import App, Limits
+from muster.web.asgi import App, Limits, RawHeaders
 from muster.web.limits import BUCKETS_MAX, OpenCalls, RateLimit
 from muster.web.logs import JsonLines, TextLines, hide_secrets
 from muster.web.metrics import Gauge, Metrics
@@ -222,6 +222,18 @@ def test_fixed_segments_win_and_parameters_are_handed_over(path: str, params: di
 
 def test_an_empty_segment_is_no_parameter() -> None:
     assert json.loads(Door().ask("GET", "/things/")[2])["code"] == "not_found"
+
+
+def test_a_nul_in_a_path_is_nothing_of_ours() -> None:
+    assert json.loads(Door().ask("GET", "/things/a\x00b")[2])["code"] == "not_found"
+
+
+def test_headers_are_read_whatever_their_case_and_as_a_mapping() -> None:
+    headers = RawHeaders([(b"x-api-key", b"1"), (b"x-api-key", b"2"), (b"host", b"h")])
+    assert headers["X-Api-Key"] == headers.get("x-api-key") == "1"
+    assert (sorted(headers), len(headers)) == (["host", "x-api-key"], 2)
+    assert headers.get("absent") is None
+    assert "absent" not in headers
 
 
 def test_strangers_are_refused_in_the_dialects_words_and_open_routes_answer() -> None:

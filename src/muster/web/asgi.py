@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from muster.contracts.clock import Clock, Entropy
@@ -40,11 +40,41 @@ FAULT_FREE: Final = "fault_free"
 
 _log = logging.getLogger("muster.web")
 _SAFETY: Final = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+_BODILESS: Final = frozenset({"GET", "HEAD"})
 _NO_PARAMS: Final[Mapping[str, str]] = {}
 
 
 class Authenticator(Protocol):
     async def authenticate(self, secret: str) -> Actor: ...
+
+
+class RawHeaders(Mapping[str, str]):
+    """Headers as ASGI hands them over, decoded one at a time: letting someone in needs one or two of them."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: Sequence[tuple[bytes, bytes]]) -> None:
+        self._raw = raw
+
+    def __getitem__(self, name: str) -> str:
+        wanted = name.lower().encode("latin-1")
+        for key, value in self._raw:
+            if key == wanted:
+                return value.decode("latin-1")
+        raise KeyError(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        wanted = name.lower().encode("latin-1")
+        for key, value in self._raw:
+            if key == wanted:
+                return value.decode("latin-1")
+        return default
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({key.decode("latin-1"): None for key, _ in self._raw})
+
+    def __len__(self) -> int:
+        return len({key for key, _ in self._raw})
 
 
 class Gone(Exception):
@@ -129,7 +159,8 @@ class App:
         started = self._ticks()
         call = self._call(scope)
         CALL_ID.set(call.id)
-        found = self.router.find(call.path)
+        # No thing of ours has a NUL in its name, and one of the databases cannot even be asked for it.
+        found = None if "\x00" in call.path else self.router.find(call.path)
         known = self._choose(found, call)
         try:
             answer = await self._answer(known, call, scope, receive) if known else self._no_route(found, call)
@@ -183,7 +214,8 @@ class App:
         try:
             if not known.open:
                 await self._let_in(known, call, scope)
-            call.body = await _read_body(call, receive, known.body_limit)
+            if call.method not in _BODILESS:
+                call.body = await _read_body(call, receive, known.body_limit)
             fault = self._faults.wire_fault() if self._faults is not None and known.faulty else None
             if fault is not None:
                 await self._suffer(fault)
@@ -202,7 +234,7 @@ class App:
         """Credentials, then rate, then open calls. Whoever guesses keys is limited by address."""
         limits = self._limits
         try:
-            secret = known.dialect.credentials(call.headers, scope["query_string"].decode("latin-1"))
+            secret = known.dialect.credentials(RawHeaders(scope["headers"]), scope["query_string"].decode("latin-1"))
             if secret is None:
                 raise Unauthenticated("this needs an API key", hint="send Authorization: Bearer YOUR_KEY")
             actor = await self._accounts.authenticate(secret)

@@ -1,7 +1,8 @@
 """One table of every dialect's routes: which handler a method and a path belong to.
 
 Leans on contracts.http only. *Laws.* No two dialects claim a path, and no route is declared twice: either refuses to
-start, naming both. Inside one dialect a fixed segment wins over a parameter. Paths without parameters are one lookup.
+start, naming both. Inside one dialect a fixed segment wins over a parameter. Paths without parameters, and those with
+one at their end, are one lookup.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Router(Generic[R]):
 
     def __init__(self, routes: Iterable[tuple[Dialect, R]]) -> None:
         self._whole: dict[str, Found[R]] = {}
+        self._ends: dict[str, _Place[R]] = {}  # "/muster/v1/clusters" -> the place that {id} follows
         self._root: _Place[R] = _Place()
         self._entries: list[Entry[R]] = []
         for dialect, route in routes:
@@ -68,6 +70,10 @@ class Router(Generic[R]):
         whole = self._whole.get(path)
         if whole is not None:
             return whole
+        head, _, last = path.rpartition("/")
+        place = self._ends.get(head)
+        if place is not None and last and last not in place.fixed and place.any is not None and place.any.entries:
+            return Found(place.any.entries, (last,))
         return _walk(self._root, path.split("/"), 1, [])
 
     def _add(self, dialect: Dialect, route: R) -> None:
@@ -76,12 +82,20 @@ class Router(Generic[R]):
         entry = Entry(dialect, route, names)
         self._entries.append(entry)
         entries = self._place(segments)
+        if len(names) == 1 and _parameter(segments[-1]) is not None and not names[0].endswith(_REST):
+            self._ends["/" + "/".join(segments[:-1])] = self._at(segments[:-1])
         method = route.method if isinstance(route, Route) else ""
         if method in entries:
             raise RouteClash(_clash(entries[method], entry))
         entries[method] = entry
         if not names:
             self._whole[route.pattern] = Found(entries, ())
+
+    def _at(self, segments: Sequence[str]) -> _Place[R]:
+        place = self._root
+        for segment in segments:
+            place = place.fixed[segment]
+        return place
 
     def _place(self, segments: Sequence[str]) -> dict[str, Entry[R]]:
         place = self._root
@@ -122,6 +136,7 @@ def _parameter(segment: str) -> str | None:
 
 
 def params_of(entry: Entry[R], values: Sequence[str]) -> dict[str, str]:
+    """The parameters by the names this very route gave them."""
     return {name.removesuffix(_REST): value for name, value in zip(entry.names, values, strict=True)}
 
 

@@ -32,6 +32,8 @@ class Paging(TypedDict):
 
 def read(call: Call, body: type[B], *, keep_null: bool = False) -> B:
     """The call's body as this struct. `keep_null` is for the rare body where null says something."""
+    if rb"\u0000" in call.body:
+        raise Invalid("the body has a NUL character, which nothing here can hold", field="body")
     try:
         if keep_null or b"null" not in call.body:
             return msgspec.json.decode(call.body or b"{}", type=body)
