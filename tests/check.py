@@ -22,7 +22,7 @@ TOOLS: dict[str, list[str]] = {
     "types": ["-m", "mypy"],
     "imports": ["-c", LINT_IMPORTS],
 }
-# Real nodes need some tools and a root file system, made once and cached; whoever is not root is told so by the tests.
+# Real nodes need some tools and a root file system, made once and cached. Who is not root is told so by the tests.
 PREPARE: tuple[list[str], ...] = (
     ["-c", "from muster.hostd.machine import install_packages; install_packages(print)"],
     ["-m", "muster.hostd", "--prepare-only"],
