@@ -33,6 +33,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--home", type=Path, default=Path("~/.muster"), help="the home whose nodes this hostd keeps")
     parser.add_argument("--cache", type=Path, default=Path("~/.cache/muster"), help="where root file systems are")
     parser.add_argument("--user", default="", help="the user that may call (default: the home's owner)")
+    parser.add_argument(
+        "--node-memory-mib", type=int, default=0, help="memory of a node, at most (default: a quarter)"
+    )
     parser.add_argument("--prepare-only", action="store_true", help="make the root file system and end")
     asked = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="hostd: %(levelname)s %(message)s", stream=sys.stderr)
@@ -47,10 +50,13 @@ def main(argv: list[str] | None = None) -> int:
     except DriverError as error:
         print(f"hostd: {error.because}", file=sys.stderr)
         return 1
-    return 0 if asked.prepare_only else asyncio.run(_serve(asked.home.expanduser().resolve(), rootfs, asked.user))
+    if asked.prepare_only:
+        return 0
+    rations = Rations.of_this_machine(asked.node_memory_mib)
+    return asyncio.run(_serve(asked.home.expanduser().resolve(), rootfs, asked.user, rations))
 
 
-async def _serve(home: Path, rootfs: Path, user: str) -> int:
+async def _serve(home: Path, rootfs: Path, user: str, rations: Rations) -> int:
     directory = _own_directory(home)
     lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -65,7 +71,7 @@ async def _serve(home: Path, rootfs: Path, user: str) -> int:
     children = Children()
     children.start()
     state = State(root, home_id, RUN / "ids")
-    shop = Shop(state, Cgroups(home_id), children, Rations.of_this_machine(), rootfs)
+    shop = Shop(state, Cgroups(home_id), children, rations, rootfs)
     keeper = Keeper(shop)
     keeper.adopt()
     uid = pwd.getpwnam(user).pw_uid if user else os.stat(home).st_uid

@@ -27,7 +27,7 @@ BASE: Final = ("ca-certificates",)
 PACKAGES: Final = (
     *("slurmd", "slurmctld", "slurm-client", "slurmdbd", "munge"),
     *("mariadb-server-core", "mariadb-client-core"),
-    *("openssh-server", "openssh-client", "sudo", "rsync", "python3-minimal", "less", "vim-tiny"),
+    *("openssh-server", "openssh-client", "sudo", "rsync", "python3-venv", "less", "nano", "vim-tiny"),
     *("iproute2", "iputils-ping", "procps", "psmisc", "curl"),
 )
 USER: Final = "ubuntu"
@@ -38,6 +38,7 @@ _SETTLE: Final = f"""
 set -e
 rm -f /etc/ssh/ssh_host_* /etc/munge/munge.key
 useradd --uid 1000 --create-home --shell /bin/bash {USER}
+usermod --password '*' {USER}
 echo '{USER} ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/{USER}
 chmod 0440 /etc/sudoers.d/{USER}
 mkdir -p /etc/cluster /run/sshd /var/log/slurm /var/spool/slurmctld /var/spool/slurmd

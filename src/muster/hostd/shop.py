@@ -36,9 +36,9 @@ class Rations(NamedTuple):
     home_bytes: int = 16 * GIB
 
     @staticmethod
-    def of_this_machine() -> Rations:
+    def of_this_machine(node_mib: int = 0) -> Rations:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        node = max(512 * MIB, min(8 * GIB, memory // 4))
+        node = node_mib * MIB or max(512 * MIB, min(8 * GIB, memory // 4))
         return Rations(
             node=Limits(pids=1024, memory_bytes=node),
             whole=Limits(pids=24_000, memory_bytes=memory * 4 // 5, cpu_weight=100),

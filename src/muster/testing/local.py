@@ -57,6 +57,7 @@ class Fleet:
 
     async def start(self) -> None:
         command = [sys.executable, "-m", "muster.hostd", "--home", str(self.home), "--cache", str(cache())]
+        command += ["--node-memory-mib", "768"]
         log = (self.home / "hostd.log").open("ab")
         with log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)  # noqa: ASYNC220

@@ -74,6 +74,8 @@ class Hostd:
     def listen(self, wake: Callable[[str], None]) -> None:
         """Announcements from now on; kept up across hostd's restarts."""
         self._wake = wake
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(wire.encode(wire.Watch()) + b"\n")
         if self._keeping is None:
             self._keeping = asyncio.create_task(self._keep_connected())
 

@@ -84,13 +84,12 @@ class Doors:
             kept = self._kept[owner]
             source = writer.get_extra_info("peername")[0]
             inner = await self._connect(kept.node, kept.node_port, source)
-            inner_reader, inner_writer = await asyncio.open_connection(sock=inner)
-            await asyncio.gather(_pass_on(reader, inner_writer), _pass_on(inner_reader, writer))
+            await _join(reader, writer, *await asyncio.open_connection(sock=inner))
         except (DriverError, OSError, KeyError) as error:
             log.info("a visit to %s ended: %s", owner, error)
         finally:
             self._visits.discard(task)
-            writer.close()
+            await _hang_up(writer)
 
     async def shut(self, owner: str) -> None:
         server = self._open.pop(owner, None)
@@ -116,6 +115,24 @@ class Doors:
 
 def _load(file: Path) -> list[_Kept]:
     return msgspec.json.decode(file.read_bytes(), type=list[_Kept]) if file.exists() else []
+
+
+async def _join(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    inner_reader: asyncio.StreamReader,
+    inner_writer: asyncio.StreamWriter,
+) -> None:
+    try:
+        await asyncio.gather(_pass_on(reader, inner_writer), _pass_on(inner_reader, writer))
+    finally:
+        await _hang_up(inner_writer)
+
+
+async def _hang_up(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError, asyncio.CancelledError):
+        await writer.wait_closed()
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
