@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum, StrEnum
+from functools import cached_property
 from types import NoneType
 from typing import Any, Final, NamedTuple, get_args
 
@@ -55,22 +57,25 @@ class Index(NamedTuple):
     where: str = ""
 
 
-class Table(NamedTuple):
+@dataclass(frozen=True)
+class Table:
+    """What follows from the columns is worked out once: it is asked for with every question."""
+
     name: str
     noun: type[Noun]
     columns: tuple[Column, ...]
     rules: tuple[Rule, ...]
     indexes: tuple[Index, ...]
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
-    @property
+    @cached_property
     def numbered(self) -> bool:
         return "number" in self.names
 
-    @property
+    @cached_property
     def kinds(self) -> Mapping[str, Kind]:
         return {column.name: column.kind for column in self.columns}
 
