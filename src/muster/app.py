@@ -36,7 +36,7 @@ from muster.core.house import FleetFacts, House, build_house, reconcilers_of
 from muster.dialects.native.routes import Native
 from muster.dialects.native.watch import Watch
 from muster.dialects.together.routes import Together
-from muster.engine.engine import Engine
+from muster.engine.engine import Engine, Pace
 from muster.engine.failpoints import DieAt, orchestrator_with, store_with, substrate_with
 from muster.engine.wakeups import Wakeups
 from muster.errors import MusterError
@@ -212,7 +212,8 @@ def _engine(house: House, fleet: Fleet, settings: Settings) -> Engine:
         await retention.prune()
 
     reconcilers = reconcilers_of(house, fleet.substrate, fleet.orchestrator)
-    return Engine(house.store, house.clock, house.entropy, reconcilers, chores=[prune])
+    pace = Pace(busy_share=settings.engine_share / 100)
+    return Engine(house.store, house.clock, house.entropy, reconcilers, pace=pace, chores=[prune])
 
 
 def _app(house: House, watch: Watch, settings: Settings) -> App:

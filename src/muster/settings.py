@@ -151,6 +151,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "Which OIDC issuers tenants may name: public ones, or any, also inside this network.",
         choices=("public", "any"),
     ),
+    _number("engine_share", "50", "percent", 1, 100, "Of this process's time the engine may take while others wait."),
     _number("event_retention_days", "90", "days", 1, 36_500, "How long the event log is kept."),
     Setting(
         "failpoint",
@@ -192,6 +193,7 @@ class Settings:
     calls_limit: int
     body_limit: int
     oidc_issuers: str
+    engine_share: int
     event_retention_days: int
     failpoint: str | None
 

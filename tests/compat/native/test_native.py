@@ -225,6 +225,12 @@ def test_trouble_on_demand_hits_the_wire_and_can_be_cleared(world: Any) -> None:
     assert [reply.status_code for reply in codes] == [429, 429, 200]
     assert codes[0].headers["retry-after"] == "1"
     assert fault["kind"] == "http-429"
+    twice = [
+        world.operator.ask("POST", "/faults", json={"kind": "slow-boot", "target": host}, headers=once).json()["id"]
+        for host, once in [(world.operator.get("/hosts", limit=1)["items"][0]["name"], {"idempotency-key": "f"})] * 2
+    ]
+    assert twice[0] == twice[1]
+    assert world.operator.ask("DELETE", f"/faults/{twice[0]}").status_code == 204
     lasting = world.operator.make("/faults", {"kind": "http-500", "seconds": 60})
     assert world.ann.ask("GET", "/whoami").status_code == 500
     assert world.operator.ask("DELETE", f"/faults/{lasting['id']}").status_code == 204

@@ -11,17 +11,21 @@ from muster.core.accounts.rights import require_operator
 from muster.core.figures import backlog, hosts
 from muster.core.hosts.service import HostSpec
 from muster.core.house import House
+from muster.core.idempotency import Once
 from muster.dialects.native import views, wire
-from muster.dialects.native.asking import paging, read, text
+from muster.dialects.native.asking import once, paging, read, text
 from muster.dialects.native.replies import answer, listing, nothing, page_reply
 from muster.dialects.native.translate import shown
 from muster.errors import Invalid, NotFound, Unsupported
 from muster.model.hosts import Host, HostRole
 
+ASKED_MAX = 1_000
+
 
 class Fleet:
     def __init__(self, house: House) -> None:
         self._house = house
+        self._asked: dict[Once, Fault] = {}
 
     async def hosts(self, call: Call) -> Reply:
         page = await self._house.hosts.hosts(
@@ -68,8 +72,20 @@ class Fleet:
 
     async def inject(self, call: Call) -> Reply:
         desk = self._desk(call)
-        fault = await desk.inject(Fault(**asdict(read(call, wire.NewFault))))
+        said = read(call, wire.NewFault)
+        key = once(call, said, "fault")
+        fault = self._asked.get(key) if key is not None else None
+        if fault is None:
+            fault = await desk.inject(Fault(**asdict(said)))
+            self._remember(key, fault)
         return answer(shown(fault, views.Fault), status=201, location=f"faults/{fault.id}")
+
+    def _remember(self, key: Once | None, fault: Fault) -> None:
+        """Faults belong to the world, not to the store; so do the keys of those who asked for them, for a while."""
+        if key is not None:
+            self._asked[key] = fault
+            if len(self._asked) > ASKED_MAX:
+                del self._asked[next(iter(self._asked))]
 
     async def clear(self, call: Call) -> Reply:
         if not await self._desk(call).clear(call.params["id"]):
