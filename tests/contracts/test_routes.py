@@ -52,10 +52,12 @@ def test_no_two_dialects_claim_a_path(house: House) -> None:
     assert len(list(table)) == sum(len(d.routes()) for d in dialects) > 70
 
 
-def test_every_route_has_a_name_of_its_own(house: House) -> None:
+def test_a_name_means_one_handler(house: House) -> None:
+    """A dialect may answer the same under several addresses; they are then counted as one."""
     for dialect in everybody(house):
-        names = [route.name for route in dialect.routes()]
-        assert len(names) == len(set(names)), dialect.name
+        handlers: dict[str, Any] = {}
+        for route in dialect.routes():
+            assert handlers.setdefault(route.name, route.handle) == route.handle, f"{dialect.name}: {route.name}"
 
 
 def make(error: type[CallError]) -> CallError:
