@@ -25,6 +25,7 @@ class LocalSubstrate:
     """Both `Substrate` and `Hands`. `home` holds hostd's socket and the list of doors."""
 
     def __init__(self, home: Path, *, door_host: str = "127.0.0.1") -> None:
+        self._wake: Callable[[str], None] | None = None
         self._hostd = Hostd(home / "hostd.sock")
         self._doors = Doors(home / "doors.json", door_host, self._visit)
 
@@ -62,7 +63,13 @@ class LocalSubstrate:
         return msgspec.convert(await self._hostd.call(wire.ListOwned()), list[Owned])
 
     def watch(self, wake: Callable[[str], None]) -> None:
+        self._wake = wake
         self._hostd.listen(wake)
+
+    def announce(self, owner: str) -> None:
+        """What others find out about an owner's nodes travels the same way."""
+        if self._wake is not None:
+            self._wake(owner)
 
     async def run(
         self,
