@@ -358,3 +358,32 @@ def test_a_wish_is_made_anew_when_the_reconciler_was_quicker(desk: Desk) -> None
         assert (grown.size_gib, grown.because, grown.version) == (200, "busy", 5)
 
     asyncio.run(story())
+
+
+def test_a_protected_volume_stays_until_the_protection_is_lifted(desk: Desk) -> None:
+    async def told() -> None:
+        volume = await desk.made(await desk.create(deletion_protection=True))
+        with pytest.raises(Protected):
+            await desk.service.delete(ADMIN, volume.id)
+        lifted = await desk.service.edit(ADMIN, volume.id, deletion_protection=False)
+        assert not lifted.deletion_protection
+        assert (await desk.service.delete(ADMIN, volume.id)).delete_wished_at is not None
+
+    asyncio.run(told())
+
+
+def test_a_volume_is_renamed_unless_the_name_is_taken(desk: Desk) -> None:
+    async def told() -> None:
+        volume = await desk.create("one")
+        await desk.create("two")
+        renamed = await desk.service.edit(ADMIN, volume.id, name="three")
+        assert (renamed.name, renamed.live_name, renamed.generation) == ("three", "three", volume.generation)
+        assert await desk.service.edit(ADMIN, volume.id, name="three") == renamed
+        with pytest.raises(NameTaken):
+            await desk.service.edit(ADMIN, volume.id, name="two")
+        with pytest.raises(Forbidden):
+            await desk.service.edit(MEMBER, volume.id, name="four")
+        with pytest.raises(NotFound):
+            await desk.service.edit(STRANGER, volume.id, name="four")
+
+    asyncio.run(told())

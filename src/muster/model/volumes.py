@@ -27,6 +27,7 @@ class Volume(Noun, frozen=True, kw_only=True):
     created_by: str = ""
     created_at: Instant
     updated_at: Instant
+    deletion_protection: bool = False
 
     def advance(self, phase: VolumePhase, *, because: str, at: Instant) -> Volume:
         """The volume in its next phase; an illegal move is our own bug and raises."""

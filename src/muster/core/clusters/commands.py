@@ -54,6 +54,7 @@ class CreateCluster(Part, frozen=True, kw_only=True):
 class UpdateCluster(Part, frozen=True, kw_only=True):
     """None = keep. `gpus` resizes; the rest is configuration, converged live."""
 
+    name: str | None = None
     gpus: int | None = None
     leave_first: tuple[str, ...] | None = None
     force: bool = False

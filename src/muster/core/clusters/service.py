@@ -28,6 +28,7 @@ from muster.core.clusters.commands import CreateCluster, MountWish, UpdateCluste
 from muster.core.clusters.create import Creates, Note
 from muster.core.clusters.explain import Explanation, explain
 from muster.core.clusters.mounts import attach_ops, detach_ops
+from muster.core.clusters.nodes import seat_ops
 from muster.core.clusters.requests import new_request
 from muster.core.clusters.seating import PLACE_TRIES_MAX, Seating
 from muster.core.clusters.snapshot import ClusterView, load_mounts, load_view
@@ -93,19 +94,27 @@ class ClusterService(Views):
         cluster = await self._mine(actor, id, if_version)
         view = await load_view(self._store, await self._catalog.current(), cluster)
         spec, workers = await self._next_spec(view, command)
-        if spec == cluster.spec:
+        renamed = _renamed(cluster, command.name)
+        if spec == cluster.spec and not renamed:
             return cluster
         growth = max(0, workers - cluster.spec.workers)
         operation = "update" if workers == cluster.spec.workers else "resize"
         if growth:
             return await self._grow(actor, view, spec, growth, note)
         groups = await group_ops(self._store, cluster.project_id, command.security_group_ids or ())
-        return await self._wish(actor, cluster, operation, spec=spec, ops=groups, note=note)
+        try:
+            return await self._wish(actor, cluster, operation, spec=spec, ops=groups, note=note, **renamed)
+        except UniqueViolation as taken:
+            raise NameTaken(f"there is a cluster named {command.name}", field="name") from taken
 
     async def _next_spec(self, view: ClusterView, command: UpdateCluster) -> tuple[ClusterSpec, int]:
         cluster, workers = view.cluster, view.cluster.spec.workers
         if command.gpus is not None and view.instance_type is not None:
             workers = admission.check_gpus(command.gpus, view.instance_type)
+        if workers != cluster.spec.workers and command.name not in (None, cluster.name):
+            raise Invalid(
+                "a new name and a new size are two wishes", field="name", hint="ask for one, then the other"
+            )
         if workers != cluster.spec.workers and cluster.phase not in SERVING:
             raise WrongPhase(f"a cluster that is {cluster.phase} cannot be resized", hint="wait until it is ready")
         if command.config is not None:
@@ -161,7 +170,7 @@ class ClusterService(Views):
             placement = await self._capacity.place(ask)
             now = self._clock.now()
             seats = self._seating.more_seats(view.cluster, view.nodes, placement, now)
-            ops: list[Op] = [Insert(noun) for new in seats for noun in (new.node, new.lease)]
+            ops = seat_ops(seats)
             try:
                 return await self._wish(actor, view.cluster, operation, spec=spec, ops=[*ops, *guard], note=note)
             except UniqueViolation:
@@ -309,3 +318,11 @@ class ClusterService(Views):
         if cluster.delete_wished_at is not None:
             raise WrongPhase(f"cluster {cluster.name} is being deleted")
         return cluster
+
+
+def _renamed(cluster: Cluster, name: str | None) -> dict[str, str]:
+    """The fields behind a new name; none when it stays as it is."""
+    if name is None or admission.check_name(name) == cluster.name:
+        return {}
+    checked = admission.check_name(name)
+    return {"name": checked, "live_name": checked}

@@ -10,14 +10,15 @@ from collections.abc import Sequence
 
 from muster.contracts.clock import Clock, Entropy
 from muster.contracts.steps import Step
-from muster.contracts.store import Batch, Find, Store
+from muster.contracts.store import Batch, Find, Replace, Store
+from muster.core.accounts.audit import audit
 from muster.core.accounts.rights import own_project, require_sees, require_write
 from muster.core.catalog.service import CatalogService
 from muster.core.guarded import first_made, guarded, insert, require_version, submit
 from muster.core.idempotency import REPEAT_WINDOW, Once
 from muster.core.paging import Page, page_of
 from muster.core.volumes.mounts import mounts_of, open_requests, tell_clusters
-from muster.core.volumes.wishes import Wished, check_size, ended_volume, grown_volume, new_volume
+from muster.core.volumes.wishes import Wished, check_size, edited_volume, ended_volume, grown_volume, new_volume
 from muster.errors import Invalid, NameTaken, NotFound, Protected, UniqueViolation, WrongPhase
 from muster.model.accounts import Actor, Project
 from muster.model.phases import VolumePhase
@@ -39,6 +40,7 @@ class VolumeService:
         region: str,
         size_gib: int,
         flavour: str = "shared",
+        deletion_protection: bool = False,
         project_id: str | None = None,
         once: Once | None = None,
     ) -> Volume:
@@ -57,6 +59,7 @@ class VolumeService:
             region=await self._region(region),
             size_gib=size_gib,
             flavour=flavour,
+            deletion_protection=deletion_protection,
             actor=actor,
             at=self._clock.now(),
         )
@@ -142,6 +145,38 @@ class VolumeService:
 
         return await guarded(grow)
 
+    async def edit(
+        self,
+        actor: Actor,
+        id: str,
+        *,
+        name: str | None = None,
+        deletion_protection: bool | None = None,
+        if_version: int | None = None,
+    ) -> Volume:
+        """Its name and its protection: true as soon as they are written, so there is nothing to wait for."""
+
+        async def edit() -> Volume:
+            volume = await self._writable(actor, id, if_version)
+            if volume.delete_wished_at is not None:
+                raise WrongPhase(f"volume {volume.name} is being deleted", hint="make a new one")
+            now = self._clock.now()
+            later = edited_volume(volume, name=name, deletion_protection=deletion_protection, at=now)
+            if later is volume:
+                return volume
+            message = f"volume {volume.name} is now {later.name}, " + (
+                "protected from deletion" if later.deletion_protection else "not protected"
+            )
+            event = audit(actor, "volume", "edited", later, at=now, message=message)
+            told = await tell_clusters(self._store, await mounts_of(self._store, id), now)
+            try:
+                await submit(self._store, Batch(Step.VOLUME_WISH, [Replace(later), *told], [event]))
+            except UniqueViolation as refused:
+                raise NameTaken(f"there is a volume {name} in this project", field="name") from refused
+            return later
+
+        return await guarded(edit)
+
     async def delete(self, actor: Actor, id: str, *, if_version: int | None = None) -> Volume:
         """The wish that it go; what is in it is lost. Refused while a cluster has it mounted."""
 
@@ -150,6 +185,10 @@ class VolumeService:
             if volume.delete_wished_at is not None:
                 return volume
             require_version(volume, if_version)
+            if volume.deletion_protection:
+                raise Protected(
+                    f"volume {volume.name} is protected from deletion", hint="set deletion_protection to false first"
+                )
             if mounts := await mounts_of(self._store, id):
                 clusters = sorted({mount.cluster_id for mount in mounts})
                 raise Protected(

@@ -54,6 +54,7 @@ def new_volume(
     region: str,
     size_gib: int,
     flavour: str = "shared",
+    deletion_protection: bool = False,
     actor: Actor,
     at: Instant,
     cause: str | None = None,
@@ -71,6 +72,7 @@ def new_volume(
         region=region,
         size_gib=check_size(size_gib),
         flavour=flavour,
+        deletion_protection=deletion_protection,
         phase_since=at,
         because="accepted",
         created_by=actor.name,
@@ -85,6 +87,15 @@ def grown_volume(volume: Volume, size_gib: int, *, request_id: str, actor: Actor
     later = changed(volume, size_gib=size_gib, generation=volume.generation + 1, updated_at=at)
     message = f"volume {volume.name} is to grow from {volume.actual_gib} to {size_gib} GiB"
     return _wished(later, "grow", "grow_wished", message, request_id, actor, at, None)
+
+
+def edited_volume(volume: Volume, *, name: str | None, deletion_protection: bool | None, at: Instant) -> Volume:
+    """The volume under its new name and protection; itself when neither is new."""
+    called = volume.name if name is None else clean_name(name)
+    protected = volume.deletion_protection if deletion_protection is None else deletion_protection
+    if (called, protected) == (volume.name, volume.deletion_protection):
+        return volume
+    return changed(volume, name=called, live_name=called, deletion_protection=protected, updated_at=at)
 
 
 def ended_volume(volume: Volume, *, request_id: str, actor: Actor, at: Instant, cause: str | None = None) -> Wished:

@@ -346,6 +346,7 @@ class Volume(View, frozen=True, kw_only=True):
     size_gib: int
     actual_gib: int
     flavour: str
+    deletion_protection: bool
     phase: VolumePhase
     phase_since: Stamp
     because: str

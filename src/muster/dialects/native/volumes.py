@@ -52,6 +52,7 @@ class Volumes:
             region=said.region,
             size_gib=said.size_gib,
             flavour=said.flavour,
+            deletion_protection=said.deletion_protection,
             project_id=said.project_id,
             once=once(call, said, "volume"),
         )
@@ -59,7 +60,12 @@ class Volumes:
 
     async def grow(self, call: Call) -> Reply:
         said = read(call, wire.VolumeChange)
-        volume = await self._volumes.grow(call.actor, call.params["id"], said.size_gib, if_version=if_match(call))
+        id, pinned = call.params["id"], if_match(call)
+        volume = await self._volumes.edit(
+            call.actor, id, name=said.name, deletion_protection=said.deletion_protection, if_version=pinned
+        )
+        if said.size_gib is not None:
+            volume = await self._volumes.grow(call.actor, id, said.size_gib)
         return self._told(volume, 202)
 
     async def delete(self, call: Call) -> Reply:

@@ -240,6 +240,7 @@ class NewCluster(Body, frozen=True, kw_only=True):
 class ClusterChange(Body, frozen=True, kw_only=True):
     """What is left out stays. `gpus` resizes; `leave_first` are nodes to go first; `force` does not wait for jobs."""
 
+    name: Name | None = None
     gpus: Gpus | None = None
     leave_first: tuple[Id, ...] | None = None
     force: bool = False
@@ -257,13 +258,16 @@ class NewVolume(Body, frozen=True, kw_only=True):
     region: Word
     size_gib: Gpus
     flavour: Annotated[str, Meta(pattern="^(shared|sfs|pfs|dataset)$")] = "shared"
+    deletion_protection: bool = False
     project_id: Id | None = None
 
 
 class VolumeChange(Body, frozen=True, kw_only=True):
-    """A volume only grows."""
+    """A volume only grows. What is left out stays."""
 
-    size_gib: Gpus
+    size_gib: Gpus | None = None
+    name: Name | None = None
+    deletion_protection: bool | None = None
 
 
 class NewSshKey(Body, frozen=True, kw_only=True):
