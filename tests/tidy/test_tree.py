@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TEXT = {".py", ".md", ".toml", ".yaml", ".yml", ".txt", ".in", ".sh", ".sql", ".json", ".cfg", ""}
 # Written in pieces, so that this file does not find itself.
 MACHINE_PATHS = re.compile(
-    "|".join(["/wo" + "rk/", r"/ro" + r"ot/(?!\.ssh)", r"/ho" + r"me/[a-z]+/(?!\.\.\.)", "/opt/" + "wheels"])
+    "|".join(["/wo" + "rk/", "/ro" + r"ot/\.(pyenv|cache)", r"/ho" + r"me/[a-z]+/(?!\.\.\.)", "/opt/" + "wheels"])
 )
 
 

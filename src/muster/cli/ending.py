@@ -54,7 +54,8 @@ def ended_by(error: SdkError) -> Ended:
     """Any end of an SDK call in the words of the command line."""
     if isinstance(error, ApiError):
         where = f" ({error.field})" if error.field else ""
-        return Ended(f"{error.detail}{where}", code_for(error), error.hint)
+        hint = "--as-operator" if error.hint == "use the operator's key" else error.hint
+        return Ended(f"{error.detail}{where}", code_for(error), hint)
     if isinstance(error, TimedOut):
         return Ended(f"timed out: {error}", TIMED_OUT, "wait longer with --timeout; it goes on by itself meanwhile")
     if isinstance(error, Unreachable):
