@@ -40,7 +40,7 @@ from muster.engine.engine import Engine, Pace
 from muster.engine.failpoints import DieAt, orchestrator_with, store_with, substrate_with
 from muster.engine.wakeups import Wakeups
 from muster.errors import MusterError
-from muster.homestead import AlreadyRunning, forget_info, held, make_home, write_info
+from muster.homestead import AlreadyRunning, forget_info, held, keep, kept, make_home, write_info
 from muster.model.catalog import Region
 from muster.model.hosts import Host
 from muster.orchestrators.none import NoOrchestrator
@@ -55,6 +55,7 @@ from muster.web.probes import Probes
 from muster.web.serve import CannotListen, Server, listen, url_of
 
 _log = logging.getLogger("muster")
+SLURM_SECRET_FILE: Final = "slurm.secret"  # noqa: S105 - its name, not its content
 
 
 class Fleet(NamedTuple):
@@ -94,12 +95,36 @@ def simulated_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: S
     )
 
 
+def local_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: Store) -> Fleet:
+    """Real nodes on this machine, through hostd, which `run_server` has brought up by now."""
+    from muster.orchestrators.slurm import SlurmOrchestrator
+    from muster.substrates.local import LocalSubstrate
+
+    file = settings.home / SLURM_SECRET_FILE
+    if kept(file) is None:
+        keep(file, entropy.token(32))
+    substrate = LocalSubstrate(settings.home, door_host=settings.host)
+    orchestrator = SlurmOrchestrator(substrate, clock, (kept(file) or "").encode())
+
+    async def listen(stop: asyncio.Event) -> None:
+        await substrate.start()
+        orchestrator.watch(substrate.announce)
+        await stop.wait()
+
+    async def close() -> None:
+        await orchestrator.close()
+        await substrate.close()
+
+    return Fleet(substrate, orchestrator, close=close, listen=listen)
+
+
 def no_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: Store) -> Fleet:
     return Fleet(NoSubstrate(), NoOrchestrator())
 
 
 FLEETS: Final[dict[str, Callable[[Settings, Clock, Entropy, Store], Fleet]]] = {
     "simulated": simulated_fleet,
+    "local": local_fleet,
     "none": no_fleet,
 }
 """Where hosts come from and what they become, by --fleet. Imports inside: a server loads the drivers it uses."""
@@ -212,7 +237,7 @@ def _engine(house: House, fleet: Fleet, settings: Settings) -> Engine:
         await retention.prune()
 
     reconcilers = reconcilers_of(house, fleet.substrate, fleet.orchestrator)
-    pace = Pace(busy_share=settings.engine_share / 100)
+    pace = Pace(crowded_share=settings.engine_share / 100)
     return Engine(house.store, house.clock, house.entropy, reconcilers, pace=pace, chores=[prune])
 
 
@@ -341,6 +366,8 @@ def run_server(settings: Settings) -> int:
         print(line, flush=True)
 
     try:
+        if settings.fleet == "local":
+            _bring_up_hostd(settings, say)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(serve(settings, say))
     except AlreadyRunning as first:
@@ -349,6 +376,17 @@ def run_server(settings: Settings) -> int:
     except (BadSetting, CannotListen, MusterError) as error:
         print(f"muster: {error}", file=sys.stderr)
         return 1
+
+
+def _bring_up_hostd(settings: Settings, say: Callable[[str], None]) -> None:
+    """The one root process is started first; then this one stops being root, before it hears a stranger."""
+    from muster.hostd.launch import bring_up, step_down
+
+    because = bring_up(settings.home, settings.cache, say)
+    if because:
+        raise BadSetting(f"no local fleet: {because}; --fleet simulated needs none of it")
+    if os.geteuid() == 0:
+        step_down(settings.home)
 
 
 if __name__ == "__main__":

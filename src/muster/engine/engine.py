@@ -25,6 +25,9 @@ log = logging.getLogger("muster.engine")
 BACKOFF_FIRST = 1 * SECOND
 BACKOFF_MOST = 60 * SECOND
 WAKE_CHUNK = 500
+CROWDED_MS = 2
+"""A turn of the event loop that takes this long has others in it."""
+REST_SECONDS_MOST = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Pace:
     look_again_ms: int = 20_000  # how soon a settled resource is looked at again
     full_pass_ms: int = 300_000
     idle_ms: int = 500  # how late a wake-up written by another process may be noticed
-    busy_share: float = 0.5  # of the process's time, while others want it too
+    crowded_share: float = 0.1  # of the process's time, while the API wants it too
 
 
 class Engine:
@@ -122,11 +125,13 @@ class Engine:
             return []
 
     async def _be_polite(self, began: Instant) -> None:
-        """Let the API breathe: when a round took long, others were waiting; rest in proportion."""
+        """Let the API breathe: when others had to be waited for, rest in proportion to what was spent."""
         await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
         spent = self._clock.now() - began
-        if spent > 0 and self._pace.busy_share < 1:
-            await self._clock.sleep(min(0.1, spent / 1000 * (1 / self._pace.busy_share - 1)))
+        asked = self._clock.now()
+        await self._clock.sleep(0)
+        if spent and self._clock.now() - asked >= CROWDED_MS:
+            await self._clock.sleep(min(REST_SECONDS_MOST, spent / 1000 * (1 / self._pace.crowded_share - 1)))
 
     async def _idle(self, stopping: asyncio.Future[Any]) -> None:
         due = await self._store.next_due()

@@ -138,7 +138,6 @@ _DECLARED: Final = (
         None,
         _index("lease_by_cluster", "cluster_id"),
         _index("lease_by_host", "host_id"),
-        _index("lease_by_project", "project_id"),
     ),
     _table(
         Volume,
@@ -167,7 +166,6 @@ _DECLARED: Final = (
         Node,
         None,
         _index("node_by_cluster", "cluster_id"),
-        _index("node_by_project", "project_id", _ALIVE),
     ),
     _table(
         Remediation,

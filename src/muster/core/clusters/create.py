@@ -6,7 +6,7 @@ again is the first answer again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from muster.contracts.clock import Clock, Entropy
@@ -24,6 +24,7 @@ from muster.core.clusters import admission
 from muster.core.clusters.access import bind_address, group_ops, public_keys
 from muster.core.clusters.commands import CreateCluster
 from muster.core.clusters.mounts import mount_ops
+from muster.core.clusters.nodes import seat_ops
 from muster.core.clusters.requests import new_request
 from muster.core.clusters.seating import PLACE_TRIES_MAX, Seating
 from muster.core.guarded import guarded, submit
@@ -32,7 +33,8 @@ from muster.errors import Invalid, NameTaken, OutOfStock, UniqueViolation
 from muster.model.accounts import Actor, Project
 from muster.model.base import Instant
 from muster.model.catalog import InstanceType
-from muster.model.clusters import Cluster, ClusterSpec, ClusterStatus, Moved
+from muster.model.clusters import Cluster, ClusterSpec, ClusterStatus, Moved, Node
+from muster.model.hosts import Lease
 from muster.model.phases import Phase
 
 Note: TypeAlias = dict[str, Any]
@@ -48,8 +50,10 @@ class Creates:
         catalog: CatalogService,
         capacity: Capacity,
         orchestrator: Orchestrator,
+        made: Callable[[Cluster, list[Node], list[Lease]], None],
         issuers: IssuerCheck | None = None,
     ) -> None:
+        self._made = made
         self._store = store
         self._clock = clock
         self._entropy = entropy
@@ -179,8 +183,8 @@ class Creates:
         cluster = self._new_cluster(actor, project, name, command, spec, now)
         try:
             ops: list[Op] = [Insert(cluster)]
-            for new in self._seating.first_seats(cluster, placement, now):
-                ops += (Insert(new.node), Insert(new.lease))
+            seats = self._seating.first_seats(cluster, placement, now)
+            ops += seat_ops(seats)
             more, events = await mount_ops(self._store, self._entropy, actor, cluster, command.mounts, now)
             ops += await group_ops(self._store, project.id, spec.security_group_ids)
             ops += (*more, *await bind_address(self._store, project.id, cluster.id, spec.reserved_ip_id))
@@ -193,6 +197,8 @@ class Creates:
             message = f"{name}: {ask.nodes} x {spec.instance_type} in {spec.region}"
             event = audit(actor, "cluster", "created", cluster, at=now, message=message, data=note)
             await submit(self._store, Batch(Step.CLUSTER_ACCEPT, ops, [event, *events]))
+            if not command.mounts:
+                self._made(cluster, [new.node for new in seats], [new.lease for new in seats])
             return cluster
         except UniqueViolation as refused:
             await self._capacity.refused(placement)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from muster.contracts.clock import Entropy
+from muster.contracts.store import Insert, Op
 from muster.core.capacity.placement import Grant
 from muster.model.base import Instant
 from muster.model.clusters import Mending, Moved, Node, NodeRole
@@ -58,6 +59,11 @@ def seat(
         taken_at=at,
     )
     return Seat(node, lease)
+
+
+def seat_ops(seats: Sequence[Seat]) -> list[Op]:
+    """Rows of one kind side by side: the store writes each run of them in one go."""
+    return [*(Insert(new.node) for new in seats), *(Insert(new.lease) for new in seats)]
 
 
 def node_name(role: NodeRole, ordinal: int) -> str:

@@ -16,14 +16,14 @@ from muster.contracts.clock import Clock, Entropy
 from muster.contracts.orchestrator import Orchestrator
 from muster.contracts.reconciler import Advance, Gone, Outcome, Settled, Wait
 from muster.contracts.steps import Step
-from muster.contracts.store import Batch, Claim, Find, Insert, Op, Remove, Replace, Store, Wake
+from muster.contracts.store import Batch, Claim, Find, Op, Remove, Replace, Store, Wake
 from muster.contracts.substrate import Fence, Seen, Substrate, Wish
 from muster.core.capacity.placement import Ask, Grant, Placement
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
 from muster.core.clusters import plan as planning
 from muster.core.clusters.access import unbind_addresses
-from muster.core.clusters.nodes import Seat, free_ordinals, seat
+from muster.core.clusters.nodes import Seat, free_ordinals, seat, seat_ops
 from muster.core.clusters.plan import NodeMove, Sight, plan
 from muster.core.clusters.requests import settle
 from muster.core.clusters.snapshot import Snapshot, load_snapshot
@@ -260,11 +260,14 @@ class ClusterReconciler:
             )
         seats = self._seats(step.nodes, placement, turn)
         leaving = [_moved(NodeMove(node, NodePhase.LEAVING, node.because), turn.now) for node in step.nodes]
-        fresh: list[Op] = [Insert(noun) for new in seats for noun in (new.node, new.lease)]
         cluster = _with_status(turn.cluster, replacements=turn.cluster.status.replacements + len(seats))
         try:
             await self._record_nodes(
-                turn, leaving, cluster=changed(cluster, updated_at=turn.now), extra=fresh, step=Step.NODES_INTEND
+                turn,
+                leaving,
+                cluster=changed(cluster, updated_at=turn.now),
+                extra=seat_ops(seats),
+                step=Step.NODES_INTEND,
             )
         except UniqueViolation:
             await self._capacity.refused(placement)

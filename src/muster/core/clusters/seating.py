@@ -9,8 +9,8 @@ from muster.core.clusters.nodes import Seat, free_ordinals, seat
 from muster.errors import NotFound, QuotaExceeded
 from muster.model.accounts import Project
 from muster.model.base import Instant, changed
+from muster.model.catalog import InstanceType
 from muster.model.clusters import Cluster, Node, NodeRole
-from muster.model.hosts import Lease
 
 PLACE_TRIES_MAX = 8
 """How often a refused grant is placed anew before the caller is told that others were faster."""
@@ -31,9 +31,7 @@ class Seating:
         """The guard that makes the quota true under concurrent creates: only projects with a quota pay for it."""
         if project.gpu_quota is None:
             return []
-        leases = await self._store.find(Find(Lease, equals={"project_id": project.id}))
-        controls = await self._control_lease_ids(project.id)
-        held = sum(lease.slots.bit_count() for lease in leases if lease.id not in controls)
+        held = await self._gpus_wished(project.id)
         if held + gpus > project.gpu_quota:
             raise QuotaExceeded(
                 f"project {project.name} may hold {project.gpu_quota} GPUs: {held} are held, {gpus} more were asked",
@@ -43,9 +41,14 @@ class Seating:
             )
         return [Replace(changed(project))]
 
-    async def _control_lease_ids(self, project_id: str) -> set[str]:
-        nodes = await self._store.find(Find(Node, equals={"project_id": project_id, "gone_at": None}))
-        return {node.lease_id for node in nodes if node.lease_id and node.role is not NodeRole.WORKER}
+    async def _gpus_wished(self, project_id: str) -> int:
+        """GPUs of the project's living clusters: a paused one holds none, a shrinking one what it shrinks to."""
+        living = await self._store.find(Find(Cluster, equals={"project_id": project_id, "gone_at": None}))
+        wanted = [cluster.spec for cluster in living if cluster.delete_wished_at is None and not cluster.spec.paused]
+        shapes = {spec.instance_type for spec in wanted}
+        rows = await self._store.find(Find(InstanceType, one_of={"id": sorted(shapes)})) if shapes else []
+        gpus = {shape.id: shape.gpus for shape in rows}
+        return sum(spec.workers * gpus.get(spec.instance_type, 0) for spec in wanted)
 
     def first_seats(self, cluster: Cluster, placement: Placement, now: Instant) -> list[Seat]:
         control = (NodeRole.CONTROLLER, NodeRole.LOGIN)

@@ -66,7 +66,7 @@ class ClusterService(Views):
         self._clock = clock
         self._entropy = entropy
         self._capacity = capacity
-        self._creates = Creates(store, clock, entropy, catalog, capacity, orchestrator, issuers)
+        self._creates = Creates(store, clock, entropy, catalog, capacity, orchestrator, self.just_made, issuers)
         self._seating = Seating(store, entropy)
         self._orchestrator = orchestrator
 

@@ -65,18 +65,37 @@ class Snapshot:
 
 
 async def load_view(store: Store, catalog: Catalog, cluster: Cluster) -> ClusterView:
-    all_nodes = await store.find(Find(Node, equals={"cluster_id": cluster.id}, order="created_at"))
-    all_nodes.sort(key=lambda node: (node.role, node.ordinal, node.created_at, node.id))
-    nodes = [node for node in all_nodes if node.phase is not NodePhase.GONE]
+    nodes = await store.find(Find(Node, equals={"cluster_id": cluster.id}, order="created_at"))
     leases = await store.find(Find(Lease, equals={"cluster_id": cluster.id}))
-    host_ids = sorted({node.host_id for node in all_nodes if node.host_id})
+    repairs = await store.find(Find(Remediation, equals={"cluster_id": cluster.id}, order="created_at"))
+    return await _view(store, catalog, cluster, nodes, leases, await load_mounts(store, cluster.id), repairs)
+
+
+async def first_view(
+    store: Store, catalog: Catalog, cluster: Cluster, nodes: list[Node], leases: list[Lease]
+) -> ClusterView:
+    """The view of a cluster without mounts, from the rows that were just written for it."""
+    return await _view(store, catalog, cluster, nodes, leases, [], [])
+
+
+async def _view(
+    store: Store,
+    catalog: Catalog,
+    cluster: Cluster,
+    nodes: list[Node],
+    leases: list[Lease],
+    mounts: list[tuple[Attachment, Volume]],
+    remediations: list[Remediation],
+) -> ClusterView:
+    nodes = sorted(nodes, key=lambda node: (node.role, node.ordinal, node.created_at, node.id))
+    host_ids = sorted({node.host_id for node in nodes if node.host_id})
     hosts = await store.find(Find(Host, one_of={"id": host_ids})) if host_ids else []
     return ClusterView(
         cluster=cluster,
-        nodes=nodes,
-        gone_nodes=[node for node in all_nodes if node.phase is NodePhase.GONE],
-        mounts=await load_mounts(store, cluster.id),
-        remediations=await store.find(Find(Remediation, equals={"cluster_id": cluster.id}, order="created_at")),
+        nodes=[node for node in nodes if node.phase is not NodePhase.GONE],
+        gone_nodes=[node for node in nodes if node.phase is NodePhase.GONE],
+        mounts=mounts,
+        remediations=remediations,
         leases={lease.id: lease for lease in leases},
         hosts={host.id: host for host in hosts},
         instance_type=catalog.instance_types.get(cluster.spec.instance_type),

@@ -12,15 +12,17 @@ from typing import TypeAlias
 from muster.contracts.store import Find, Head, Store
 from muster.core.accounts.rights import own_project, require_sees
 from muster.core.catalog.service import CatalogService
-from muster.core.clusters.snapshot import ClusterView, load_view
+from muster.core.clusters.snapshot import ClusterView, first_view, load_view
 from muster.core.paging import cursor_of, page_limit, read_cursor
 from muster.errors import NotFound
 from muster.model.accounts import Actor
-from muster.model.clusters import Cluster
+from muster.model.clusters import Cluster, Node
+from muster.model.hosts import Lease
 
 Render: TypeAlias = Callable[[ClusterView], bytes]
 
 CACHED_BYTES_MAX = 64 << 20
+JUST_MADE_MAX = 1_000
 
 
 class Views:
@@ -29,6 +31,13 @@ class Views:
         self._catalog = catalog
         self._kept: dict[tuple[str, str], tuple[int, bytes]] = {}
         self._kept_bytes = 0
+        self._just_made: dict[str, tuple[list[Node], list[Lease]]] = {}
+
+    def just_made(self, cluster: Cluster, nodes: list[Node], leases: list[Lease]) -> None:
+        """Rows that this process has written a moment ago need not be read to show them."""
+        self._just_made[cluster.id] = (nodes, leases)
+        if len(self._just_made) > JUST_MADE_MAX:
+            self._just_made.pop(next(iter(self._just_made)))
 
     async def rendered(self, actor: Actor, id: str, name: str, render: Render) -> bytes:
         """The document of one cluster, by `name`'s renderer."""
@@ -78,10 +87,16 @@ class Views:
         cluster = await self._store.get(Cluster, head.key)
         if cluster is None:
             raise NotFound(f"there is no cluster {head.key}")
-        view = await load_view(self._store, await self._catalog.current(), cluster)
-        document = render(view)
+        document = render(await self._view_of(cluster))
         self._keep((name, head.key), cluster.version, document)
         return document
+
+    async def _view_of(self, cluster: Cluster) -> ClusterView:
+        made = self._just_made.pop(cluster.id, None)
+        catalog = await self._catalog.current()
+        if made is not None and cluster.version == 1:
+            return await first_view(self._store, catalog, cluster, *made)
+        return await load_view(self._store, catalog, cluster)
 
     def _keep(self, key: tuple[str, str], version: int, document: bytes) -> None:
         old = self._kept.pop(key, None)

@@ -160,7 +160,6 @@ CREATE TABLE lease (
 ) {strict};
 CREATE INDEX lease_by_cluster ON lease (cluster_id);
 CREATE INDEX lease_by_host ON lease (host_id);
-CREATE INDEX lease_by_project ON lease (project_id);
 
 CREATE TABLE volume (
     id {text} NOT NULL,
@@ -301,7 +300,6 @@ CREATE TABLE node (
     CONSTRAINT node_id PRIMARY KEY (id)
 ) {strict};
 CREATE INDEX node_by_cluster ON node (cluster_id);
-CREATE INDEX node_by_project ON node (project_id) WHERE gone_at IS NULL;
 
 CREATE TABLE request (
     id {text} NOT NULL,
