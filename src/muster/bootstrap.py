@@ -42,7 +42,7 @@ async def _furnish(house: House, settings: Settings) -> None:
         await house.hosts.import_fleet(SYSTEM, fleet.hosts())
         return
     await house.catalog.put_all(SYSTEM, demo_catalog(house.clock.now()))
-    if settings.fleet == "simulated":
+    if settings.fleet in ("simulated", "local"):
         await house.hosts.import_fleet(SYSTEM, demo_hosts(settings.hosts))
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import fcntl
+import itertools
 import logging
 import os
 import pwd
 import signal
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from muster.clock import RealEntropy
@@ -38,6 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--prepare-only", action="store_true", help="make the root file system and end")
     asked = parser.parse_args(argv)
+    os.umask(0o022)  # what is placed for tenants is theirs to read, whoever started us
     logging.basicConfig(level=logging.INFO, format="hostd: %(levelname)s %(message)s", stream=sys.stderr)
     because = unfit()
     if because:
@@ -70,7 +73,7 @@ async def _serve(home: Path, rootfs: Path, user: str, rations: Rations) -> int:
     linux.become_subreaper()
     children = Children()
     children.start()
-    state = State(root, home_id, RUN / "ids")
+    state = State(root, home_id, RUN / "ids", _failpoint(os.environ.get("MUSTER_HOSTD_FAILPOINT", "")))
     shop = Shop(state, Cgroups(home_id), children, rations, rootfs)
     keeper = Keeper(shop)
     keeper.adopt()
@@ -82,6 +85,17 @@ async def _serve(home: Path, rootfs: Path, user: str, rations: Rations) -> int:
     await server.serve(server.bind(), stop)
     _leave(shop.cgroups, root)
     return 0
+
+
+def _failpoint(at: str) -> Callable[[], None]:
+    """For crash tests: `N` kills this process, as kill -9 would, at its N-th durable step."""
+    left = itertools.count(int(at), -1) if at else None
+
+    def step() -> None:
+        if left is not None and next(left) == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return step
 
 
 def _leave(cgroups: Cgroups, view: Path) -> None:

@@ -53,6 +53,7 @@ class Fabrics:
             self._shop.fabrics[key] = record
             self._shop.state.keep_range(record.slot, key)
             self._workers.kick(key)
+        self._shop.state.sweep_ranges(self._shop.fabrics)
 
     def number_of(self, key: str, node: str) -> int:
         """The node's place in the fabric: its address. Kept for the fabric's life, so a reboot keeps it."""

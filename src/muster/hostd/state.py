@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -69,8 +70,12 @@ def checked_key(key: str) -> str:
 class State:
     """The directory `HOME/hostd`, ours alone."""
 
-    def __init__(self, root: Path, home_id: str, ranges: Path) -> None:
+    def __init__(
+        self, root: Path, home_id: str, ranges: Path, durable_step: Callable[[], None] = lambda: None
+    ) -> None:
+        """`durable_step` is called around everything that stays: where the crash tests die."""
         self.root = root
+        self._step = durable_step
         self.home_id = home_id
         self._ranges = ranges
         for name in ("fabrics", "nodes", "volumes", "fences"):
@@ -83,7 +88,9 @@ class State:
     def save(self, kind: str, record: R) -> R:
         directory = self.directory(kind, record.wish.key)
         directory.mkdir(mode=0o700, exist_ok=True)
+        self._step()
         _replace(directory / "record.json", msgspec.json.encode(record))
+        self._step()
         return record
 
     def load(self, kind: str, model: type[R]) -> dict[str, R]:
@@ -94,7 +101,9 @@ class State:
 
     def forget(self, kind: str, key: str) -> None:
         directory = self.directory(kind, key)
+        self._step()
         (directory / "record.json").unlink(missing_ok=True)
+        self._step()
         shutil.rmtree(directory, ignore_errors=True)
 
     def fence(self, owner: str, token: int) -> None:
@@ -112,6 +121,13 @@ class State:
             if not _claimed_by_machine(slot) and self._claim(slot, mark):
                 return slot
         raise NoneLeft("every uid range of this machine is in use")
+
+    def sweep_ranges(self, fabrics: Collection[str]) -> None:
+        """Give back what was taken for a fabric whose record was never written: we died in between."""
+        for path in self._ranges.iterdir():
+            home_id, _, fabric = path.read_text().partition(" ")
+            if home_id == self.home_id and fabric not in fabrics:
+                path.unlink(missing_ok=True)
 
     def keep_range(self, slot: int, fabric: str) -> None:
         """After a restart: claim again what a live fabric uses."""

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from muster.contracts.substrate import FabricWish, Fence, NodeWish, Power, Seen
+from muster.errors import DriverError
 from muster.hostd.machine import unfit
 from muster.hostd.rootfs import rootfs_path
 from muster.substrates.local import LocalSubstrate
@@ -43,6 +44,7 @@ class Fleet:
     def __init__(self, home: Path) -> None:
         self.home = home
         self._process: subprocess.Popen[bytes] | None = None
+        self.restarted = False
         self.substrate = LocalSubstrate(home)
 
     @property
@@ -55,12 +57,17 @@ class Fleet:
         assert self._process is not None
         return self._process.pid
 
-    async def start(self) -> None:
+    async def start(self, *, die_at_step: int = 0) -> None:
+        """`die_at_step`: hostd kills itself at its n-th durable step (0 = never)."""
+        self.restarted = self._process is not None
+        environment = {**os.environ, "MUSTER_HOSTD_FAILPOINT": str(die_at_step or "")}
         command = [sys.executable, "-m", "muster.hostd", "--home", str(self.home), "--cache", str(cache())]
         command += ["--node-memory-mib", "768"]
         log = (self.home / "hostd.log").open("ab")
         with log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)  # noqa: ASYNC220
+            self._process = subprocess.Popen(  # noqa: ASYNC220
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+            )
         for _ in range(int(PATIENCE_SECONDS / 0.02)):
             if (self.home / "hostd.sock").exists() and await self._answers():
                 return
@@ -76,6 +83,10 @@ class Fleet:
             return False
         writer.close()
         return True
+
+    @property
+    def died(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         assert self._process is not None
@@ -106,9 +117,14 @@ class Fleet:
         await self.until_absent([each.key for each in owned])
 
     async def stop(self) -> None:
-        if self._process is None or self._process.poll() is not None:
-            await self.start()
-        await self.remove_everything()
+        for _ in range(100):
+            if self._process is None or self.died:
+                await self.start()
+            try:
+                await self.remove_everything()
+                break
+            except DriverError:  # it died this very moment
+                await asyncio.sleep(0.02)
         await self.substrate.close()
         self.kill(signal.SIGTERM)
 

@@ -41,6 +41,7 @@ class SlurmOrchestrator:
         self._exams: Background[list[CheckResult]] = Background()
         self._probes = Probes(hands, clock)
         self._converged: dict[str, str] = {}
+        self._troubles: dict[str, str] = {}  # why the last attempt failed, told while the next is under way
 
     def features(self, type: ClusterType) -> frozenset[Feature] | None:
         return _FEATURES if type is ClusterType.SLURM else None
@@ -64,10 +65,15 @@ class SlurmOrchestrator:
         if self._converged.get(target.cluster_id) == key and await self._all_stand(target):
             return Progress(True, f"{len(target.members)} of {len(target.members)} nodes joined")
         campaign = Campaign(self._hands, target)
-        done = await self._campaigns.follow(target.cluster_id, key, campaign.run)
+        try:
+            done = await self._campaigns.follow(target.cluster_id, key, campaign.run)
+        except DriverError as error:
+            self._troubles[target.cluster_id] = error.because
+            raise
         if done is None:
-            because = f"{len(target.members)} nodes are joining"
+            because = self._troubles.get(target.cluster_id) or f"{len(target.members)} nodes are joining"
             return Progress(False, because, look_again_at=self._clock.now() + LOOK_AGAIN_MS)
+        self._troubles.pop(target.cluster_id, None)
         self._converged[target.cluster_id] = key
         return done
 
