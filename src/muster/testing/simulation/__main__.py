@@ -19,7 +19,8 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO if args.log else logging.CRITICAL)
     for seed in range(args.seed, args.seed + args.count):
         report = play(seed)
-        print(f"seed {seed}: {report.clusters} clusters, {report.steps} steps, {report.crashes} crashes", flush=True)
+        told = f"{report.clusters} clusters, {report.steps} steps, {report.crashes} crashes, digest {report.digest}"
+        print(f"seed {seed}: {told}", flush=True)
         if args.trace:
             print("\n".join(report.trace))
         if report.broken:

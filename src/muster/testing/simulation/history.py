@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from muster.clock import SeededEntropy
 from muster.contracts.faults import Fault, FaultKind
 from muster.contracts.store import Find
+from muster.core.capacity.index import Stock
 from muster.core.clusters.snapshot import ClusterView
 from muster.core.demo import demo_catalog
 from muster.core.hosts.rules import HostSpec
@@ -21,7 +25,7 @@ from muster.engine.engine import Pace
 from muster.model.accounts import SYSTEM, Role
 from muster.model.base import MINUTE
 from muster.model.clusters import Cluster
-from muster.model.hosts import Host, HostRole
+from muster.model.hosts import Host
 from muster.store.sqlite import SqliteStore
 from muster.substrates.simulated.substrate import SimulatedSubstrate
 from muster.substrates.simulated.world import SimulatedWorld
@@ -29,7 +33,9 @@ from muster.testing.simulation.chaos import Chaos
 from muster.testing.simulation.image import Files, Image
 from muster.testing.simulation.invariants import ALWAYS, EVENTUALLY, Invariant, Ledger, Outside
 from muster.testing.simulation.loop import VirtualClock, VirtualLoop, run_virtual
-from muster.testing.simulation.users import User
+from muster.testing.simulation.users import Client, Operator, User, control_host, gpu_host
+
+C = TypeVar("C", bound=Client)
 
 TRACE_LINES_SHOWN = 60
 
@@ -41,15 +47,15 @@ class Plot:
     hosts: int = 6
     control_hosts: int = 2
     users: int = 3
-    minutes: int = 45
-    calm_minutes: int = 120
+    minutes: int = 30
+    calm_minutes: int = 45
     engines: int = 2
     crash_chance: float = 0.004
     freeze_chance: float = 0.002
-    fault_minutes: float = 6.0
-    check_seconds: float = 60.0
+    fault_minutes: float = 4.0
+    check_seconds: float = 90.0
     pace: Pace = field(
-        default_factory=lambda: Pace(lease_ms=30_000, look_again_ms=60_000, full_pass_ms=300_000, idle_ms=5_000)
+        default_factory=lambda: Pace(lease_ms=30_000, look_again_ms=120_000, full_pass_ms=600_000, idle_ms=20_000)
     )
 
 
@@ -63,6 +69,7 @@ class Report:
     crashes: int = 0
     clusters: int = 0
     steps: int = 0
+    digest: str = ""  # of the whole log of events: two histories with the same one are the same history
 
     def story(self) -> str:
         lines = self.trace[-TRACE_LINES_SHOWN:]
@@ -113,13 +120,14 @@ class History:
                     self.report.steps += image.engine.steps
                     await image.drop()
             self._files.world.close()
+            await self._sign()
         return self.report
 
     async def _live(self) -> None:
-        users = await self._found()
+        people = await self._found()
         until = self._clock.now() + self._plot.minutes * MINUTE
         crew = [asyncio.ensure_future(self._keep_alive(slot)) for slot in range(self._plot.engines)]
-        acts = [asyncio.ensure_future(user.live(until)) for user in users]
+        acts = [asyncio.ensure_future(person.live(until)) for person in people]
         acts.append(asyncio.ensure_future(self._trouble(until)))
         watch = asyncio.ensure_future(self._watch())
         try:
@@ -146,52 +154,29 @@ class History:
 
     # --- the founding: what an operator does on the first day -----------------------------------------------------
 
-    async def _found(self) -> list[User]:
+    async def _found(self) -> list[User | Operator]:
         image = self._boot(0, calm=True)
         house = image.house
         await house.catalog.put_all(SYSTEM, demo_catalog(self._clock.now()))
         await house.hosts.import_hosts(SYSTEM, self._fleet())
         account = await house.accounts.create_account(SYSTEM, name="everyone", postpaid=True)
-        users = []
+        _, secret = await house.accounts.create_key(SYSTEM, name="operator", role=Role.OPERATOR)
+        people: list[User | Operator] = [self._person(Operator, "operator", secret)]
         for number in range(self._plot.users):
             name = f"user{number}"
             project = await house.accounts.create_project(SYSTEM, account_id=account.id, name=name)
-            _, key = await house.accounts.create_key(SYSTEM, name=name, role=Role.ADMIN, project_id=project.id)
-            self._ledger.secrets.add(key)
-            users.append(User(name, key, self._clock, self._dice, lambda: self._images[0], self._ledger, self._tell))
+            _, secret = await house.accounts.create_key(SYSTEM, name=name, role=Role.ADMIN, project_id=project.id)
+            people.append(self._person(User, name, secret))
         await image.drop()
-        return users
+        return people
+
+    def _person(self, kind: type[C], name: str, secret: str) -> C:
+        self._ledger.secrets.add(secret)
+        return kind(name, secret, self._clock, self._dice, lambda: self._images[0], self._ledger, self._tell)
 
     def _fleet(self) -> list[HostSpec]:
-        gpu = [
-            HostSpec(
-                name=f"gpu-{i}",
-                region="us-central-8",
-                pod="pod-0",
-                leaf=f"leaf-{i // 4}",
-                role=HostRole.GPU,
-                gpu_type="H100_SXM",
-                slots=8,
-                cpus=192,
-                memory_gib=2048,
-            )
-            for i in range(self._plot.hosts)
-        ]
-        control = [
-            HostSpec(
-                name=f"control-{i}",
-                region="us-central-8",
-                pod="pod-0",
-                leaf="control",
-                role=HostRole.CONTROL,
-                gpu_type="",
-                slots=32,
-                cpus=64,
-                memory_gib=256,
-            )
-            for i in range(self._plot.control_hosts)
-        ]
-        return gpu + control
+        gpu = [gpu_host(f"gpu-{i}", f"leaf-{i // 4}") for i in range(self._plot.hosts)]
+        return gpu + [control_host(f"control-{i}") for i in range(self._plot.control_hosts)]
 
     # --- processes that die and come back -------------------------------------------------------------------------
 
@@ -291,6 +276,7 @@ class History:
                 ledger=self._ledger,
                 now=self._clock.now(),
                 stale_views=self._stale_views,
+                summaries=self._summaries,
             )
             self.report.clusters = await store.count(Find(Cluster))
             for name, invariant in invariants.items():
@@ -312,6 +298,21 @@ class History:
             if cached != fresh:
                 stale.append(f"the document of cluster {cluster.name} is not what it would be now")
         return stale
+
+    async def _summaries(self) -> list[list[Stock]]:
+        """What each process that lives believes to be free, once it has caught up."""
+        told = []
+        for image in self._images:
+            if image is not None and not image.failpoints.dead:
+                await image.house.capacity.sync()
+                told.append(image.house.capacity.summary())
+        return told
+
+    async def _sign(self) -> None:
+        store = SqliteStore.open(self._files.store, inline=True, fsync=False)
+        events = await store.events(after=0, limit=1_000_000)
+        await store.close()
+        self.report.digest = hashlib.sha256(msgspec.json.encode(events)).hexdigest()[:16]
 
     def _tell(self, text: str) -> None:
         at = (self._clock.now() - 1_800_000_000_000) / 1000

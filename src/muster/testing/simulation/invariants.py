@@ -15,6 +15,8 @@ import msgspec
 
 from muster.contracts.store import Find, Store
 from muster.contracts.substrate import Owned, Substrate
+from muster.core.capacity.index import Stock
+from muster.core.capacity.service import Capacity
 from muster.model.base import Instant
 from muster.model.clusters import Cluster, Node
 from muster.model.events import Request, RequestState
@@ -45,6 +47,7 @@ class Outside:
     ledger: Ledger
     now: Instant
     stale_views: Callable[[], Awaitable[list[str]]]
+    summaries: Callable[[], Awaitable[list[list[Stock]]]]
 
 
 Broken: TypeAlias = str | None
@@ -211,6 +214,22 @@ async def no_orphan(outside: Outside) -> Broken:
     return f"{orphans[0].kind} {orphans[0].key} of {orphans[0].owner} is an orphan" if orphans else None
 
 
+async def index_agrees(outside: Outside) -> Broken:
+    """Eventually: what each process believes to be free is what the database would let it take."""
+    fresh = Capacity(outside.store)
+    await fresh.sync()
+    for believed in await outside.summaries():
+        if believed != fresh.summary():
+            wrong = sorted(set(believed) ^ set(fresh.summary()))
+            return f"a process believes otherwise than the database: {wrong[0]}"
+    hosts = {host.id: host for host in await outside.store.find(Find(Host)) if host.usable and host.gpu_type}
+    leases = await outside.store.find(Find(Lease, one_of={"host_id": sorted(hosts)}))
+    held = sum(lease.slots.bit_count() for lease in leases)
+    free = sum(stock.free_nodes for stock in fresh.summary() if stock.gpus_per_node == 1)
+    inventory = sum(host.slots for host in hosts.values())
+    return None if held + free == inventory else f"{held} leased + {free} free are not {inventory} in all"
+
+
 ALWAYS: Final[dict[str, Invariant]] = {
     check.__name__: check
     for check in (
@@ -227,5 +246,5 @@ ALWAYS: Final[dict[str, Invariant]] = {
     )
 }
 EVENTUALLY: Final[dict[str, Invariant]] = {
-    check.__name__: check for check in (everything_settles, healthy_is_ready, requests_end, no_orphan)
+    check.__name__: check for check in (everything_settles, healthy_is_ready, requests_end, no_orphan, index_agrees)
 }

@@ -1,19 +1,29 @@
-"""Tenants inside a history: they use the real door, do sensible and silly things, and repeat themselves."""
+"""People inside a history: tenants and an operator at the real door, sensible and silly, repeating themselves."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+import base64
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
 
 from muster.contracts.clock import Clock, Entropy
+from muster.core.hosts.rules import HostSpec
+from muster.model.hosts import HostRole
 from muster.testing.simulation.chaos import Crash
 from muster.testing.simulation.image import Image, Lost
 from muster.testing.simulation.invariants import Ledger
 
+T = TypeVar("T")
 
-class User:
-    """One tenant. `image` gives the process that serves now, or None while there is none."""
+REGION = "us-central-8"
+GPU_TYPE = "H100_SXM"
+
+
+class Client:
+    """Whoever holds a key. `image` gives the process that serves now, or None while there is none."""
 
     def __init__(
         self,
@@ -33,117 +43,34 @@ class User:
         self._ledger = ledger
         self._tell = tell
         self._count = 0
-        self._volumes: list[str] = []
 
-    async def live(self, until: int) -> None:
-        """Do something, think, do something else, until the history calms down."""
-        verbs: list[tuple[float, Callable[[], Awaitable[None]]]] = [
-            (0.34, self._create),
-            (0.14, self._resize),
-            (0.06, self._pause),
-            (0.06, self._resume),
-            (0.08, self._make_volume),
-            (0.08, self._mount),
-            (0.04, self._unmount),
-            (0.20, self._delete),
-        ]
-        while self._clock.now() < until:
-            await self._clock.sleep(1 + self._entropy.chance() * 120)
-            dice = self._entropy.chance()
-            for share, verb in verbs:
-                dice -= share
-                if dice < 0:
-                    await verb()
-                    break
+    async def think(self, seconds: float) -> None:
+        await self._clock.sleep(1 + self._entropy.chance() * seconds)
 
-    # --- what a tenant does ---------------------------------------------------------------------------------------
+    async def do_one_of(self, verbs: Sequence[tuple[float, Callable[[], Awaitable[None]]]]) -> None:
+        """One of these by its share; the shares add up to 1."""
+        dice = self._entropy.chance()
+        for share, verb in verbs:
+            dice -= share
+            if dice < 0:
+                return await verb()
 
-    async def _create(self) -> None:
-        self._count += 1
-        gpus = (1, 2, 4, 8, 8, 16, 24)[int(self._entropy.chance() * 7)]
-        body: dict[str, Any] = {
-            "name": f"{self.name}-{self._count}",
-            "type": "slurm" if self._entropy.chance() < 0.6 else "kubernetes",
-            "region": "us-central-8",
-            "gpu_type": "H100_SXM",
-            "gpus": gpus,
-            "failover": self._entropy.chance() < 0.5,
-        }
-        if self._entropy.chance() < 0.2:
-            body["mounts"] = [
-                {"new": {"name": f"{body['name']}-home", "size_gib": 100, "dies_with_cluster": True}, "path": "/home"}
-            ]
-        key = f"{self.name}-create-{self._count}"
-        for _ in range(2 if self._entropy.chance() < 0.15 else 1):  # some clients say everything twice
-            status, cluster = await self._stubborn("POST", "/clusters", body, key)
-            if status == 201:
-                self._note_created(key, cluster["id"])
+    def pick(self, things: Sequence[T]) -> T:
+        return things[int(self._entropy.chance() * len(things))]
 
-    def _note_created(self, key: str, id: str) -> None:
-        first = self._ledger.by_key.setdefault(key, id)
-        if first != id:
-            self._ledger.broken.append(f"create {key} was answered with {first} and then with {id}")
-        self._ledger.created[id] = key
+    async def some(self, path: str) -> dict[str, Any] | None:
+        """One of what the house lists under this path."""
+        status, page = await self.say("GET", f"/{path}?limit=50")
+        return self.pick(page["items"]) if status == 200 and page["items"] else None
 
-    async def _resize(self) -> None:
-        cluster = await self._some_cluster()
-        if cluster and cluster["gpus"] >= 8:
-            gpus = max(8, cluster["gpus"] + (8 if self._entropy.chance() < 0.5 else -8))
-            await self._stubborn("PATCH", f"/clusters/{cluster['id']}", {"gpus": gpus})
-
-    async def _pause(self) -> None:
-        cluster = await self._some_cluster()
-        if cluster:
-            await self._stubborn("POST", f"/clusters/{cluster['id']}/pause", {})
-
-    async def _resume(self) -> None:
-        cluster = await self._some_cluster()
-        if cluster:
-            await self._stubborn("POST", f"/clusters/{cluster['id']}/resume", {})
-
-    async def _delete(self) -> None:
-        cluster = await self._some_cluster()
-        if cluster:
-            status, _ = await self._stubborn("DELETE", f"/clusters/{cluster['id']}")
-            if status == 202:
-                self._ledger.deleted.add(cluster["id"])
-
-    async def _make_volume(self) -> None:
-        self._count += 1
-        body = {"name": f"{self.name}-v{self._count}", "region": "us-central-8", "size_gib": 100}
-        status, volume = await self._stubborn("POST", "/volumes", body, f"{self.name}-volume-{self._count}")
-        if status == 201:
-            self._volumes.append(volume["id"])
-
-    async def _mount(self) -> None:
-        cluster = await self._some_cluster()
-        if cluster and self._volumes:
-            volume = self._volumes[int(self._entropy.chance() * len(self._volumes))]
-            await self._stubborn("POST", f"/clusters/{cluster['id']}/mounts", {"volume_id": volume})
-
-    async def _unmount(self) -> None:
-        cluster = await self._some_cluster()
-        if cluster and cluster["volumes"]:
-            volume = cluster["volumes"][0]["volume_id"]
-            await self._stubborn("DELETE", f"/clusters/{cluster['id']}/mounts/{volume}")
-
-    async def _some_cluster(self) -> dict[str, Any] | None:
-        status, page = await self._stubborn("GET", "/clusters?limit=50")
-        if status != 200 or not page["items"]:
-            return None
-        cluster: dict[str, Any] = page["items"][int(self._entropy.chance() * len(page["items"]))]
-        return cluster
-
-    # --- how a tenant's client behaves ------------------------------------------------------------------------------
-
-    async def _stubborn(self, method: str, path: str, body: Any = None, key: str | None = None) -> tuple[int, Any]:
+    async def say(self, method: str, path: str, body: Any = None, key: str | None = None) -> tuple[int, Any]:
         """Repeat until answered: a lost connection tells nothing, a 5xx or 429 asks for patience."""
         headers = {"idempotency-key": key} if key else {}
         while True:
             try:
                 status, answer = await self._once(method, path, body, headers)
             except (Lost, Crash):
-                await self._clock.sleep(1 + self._entropy.chance() * 5)
+                await self.think(5)
                 continue
             if status in (429, 503):
                 await self._clock.sleep(2)
@@ -164,3 +91,201 @@ class User:
         if self._image() is not image:
             raise Lost("the process died before the answer came through")
         return status, answer
+
+
+class User(Client):
+    """One tenant."""
+
+    async def live(self, until: int) -> None:
+        """Do something, think, do something else, until the history calms down."""
+        verbs: list[tuple[float, Callable[[], Awaitable[None]]]] = [
+            (0.30, self._create),
+            (0.12, self._resize),
+            (0.05, self._reconfigure),
+            (0.05, self._pause),
+            (0.05, self._resume),
+            (0.06, self._make_volume),
+            (0.07, self._mount),
+            (0.04, self._unmount),
+            (0.03, self._grow_volume),
+            (0.02, self._delete_volume),
+            (0.03, self._set_rules),
+            (0.02, self._save_ssh_key),
+            (0.16, self._delete),
+        ]
+        while self._clock.now() < until:
+            await self.think(80)
+            await self.do_one_of(verbs)
+
+    # --- what a tenant does ---------------------------------------------------------------------------------------
+
+    async def _create(self) -> None:
+        self._count += 1
+        gpus = self.pick((1, 2, 4, 8, 8, 16, 24))
+        group = await self.some("security-groups") if self._entropy.chance() < 0.4 else None
+        body: dict[str, Any] = {
+            "name": f"{self.name}-{self._count}",
+            "type": "slurm" if self._entropy.chance() < 0.6 else "kubernetes",
+            "region": REGION,
+            "gpu_type": GPU_TYPE,
+            "gpus": gpus,
+            "failover": self._entropy.chance() < 0.5,
+            "security_group_ids": [group["id"]] if group else [],
+        }
+        if self._entropy.chance() < 0.2:
+            body["mounts"] = [
+                {"new": {"name": f"{body['name']}-home", "size_gib": 100, "dies_with_cluster": True}, "path": "/home"}
+            ]
+        key = f"{self.name}-create-{self._count}"
+        for _ in range(2 if self._entropy.chance() < 0.15 else 1):  # some clients say everything twice
+            status, cluster = await self.say("POST", "/clusters", body, key)
+            if status == 201:
+                self._note_created(key, cluster["id"])
+
+    def _note_created(self, key: str, id: str) -> None:
+        first = self._ledger.by_key.setdefault(key, id)
+        if first != id:
+            self._ledger.broken.append(f"create {key} was answered with {first} and then with {id}")
+        self._ledger.created[id] = key
+
+    async def _resize(self) -> None:
+        cluster = await self.some("clusters")
+        if cluster and cluster["gpus"] >= 8:
+            gpus = max(8, cluster["gpus"] + (8 if self._entropy.chance() < 0.5 else -8))
+            body = {"gpus": gpus, "force": self._entropy.chance() < 0.3}
+            await self.say("PATCH", f"/clusters/{cluster['id']}", body)
+
+    async def _reconfigure(self) -> None:
+        cluster = await self.some("clusters")
+        if cluster:
+            config = {"scripts": {"nodeset_init": f"echo {self._entropy.chance()}"}}
+            await self.say("PATCH", f"/clusters/{cluster['id']}", {"config": config})
+
+    async def _pause(self) -> None:
+        cluster = await self.some("clusters")
+        if cluster:
+            await self.say("POST", f"/clusters/{cluster['id']}/pause", {})
+
+    async def _resume(self) -> None:
+        cluster = await self.some("clusters")
+        if cluster:
+            await self.say("POST", f"/clusters/{cluster['id']}/resume", {})
+
+    async def _delete(self) -> None:
+        cluster = await self.some("clusters")
+        if cluster:
+            status, _ = await self.say("DELETE", f"/clusters/{cluster['id']}")
+            if status == 202:
+                self._ledger.deleted.add(cluster["id"])
+
+    async def _make_volume(self) -> None:
+        self._count += 1
+        body = {"name": f"{self.name}-v{self._count}", "region": REGION, "size_gib": 100}
+        await self.say("POST", "/volumes", body, f"{self.name}-volume-{self._count}")
+
+    async def _mount(self) -> None:
+        cluster, volume = await self.some("clusters"), await self.some("volumes")
+        if cluster and volume:
+            await self.say("POST", f"/clusters/{cluster['id']}/mounts", {"volume_id": volume["id"]})
+
+    async def _unmount(self) -> None:
+        cluster = await self.some("clusters")
+        if cluster and cluster["volumes"]:
+            volume = cluster["volumes"][0]["volume_id"]
+            await self.say("DELETE", f"/clusters/{cluster['id']}/mounts/{volume}")
+
+    async def _grow_volume(self) -> None:
+        volume = await self.some("volumes")
+        if volume:
+            await self.say("PATCH", f"/volumes/{volume['id']}", {"size_gib": volume["size_gib"] + 50})
+
+    async def _delete_volume(self) -> None:
+        volume = await self.some("volumes")
+        if volume:
+            await self.say("DELETE", f"/volumes/{volume['id']}")
+
+    async def _set_rules(self) -> None:
+        rule = {"direction": "inbound", "protocol": "tcp", "port_min": 1 + int(self._entropy.chance() * 60_000)}
+        group = await self.some("security-groups")
+        if group and self._entropy.chance() < 0.7:
+            await self.say("PUT", f"/security-groups/{group['id']}", {"rules": [rule]})
+            return
+        self._count += 1
+        body = {"name": f"{self.name}-g{self._count}", "rules": [rule]}
+        await self.say("POST", "/security-groups", body, f"{self.name}-group-{self._count}")
+
+    async def _save_ssh_key(self) -> None:
+        key = await self.some("ssh-keys")
+        if key and self._entropy.chance() < 0.4:
+            await self.say("DELETE", f"/ssh-keys/{key['id']}")
+            return
+        self._count += 1
+        body = {"name": f"{self.name}-k{self._count}", "public_key": public_key(bytes.fromhex(self._entropy.token()))}
+        await self.say("POST", "/ssh-keys", body, f"{self.name}-key-{self._count}")
+
+
+class Operator(Client):
+    """Enrols hosts, takes some out of use for a while, and puts up the price."""
+
+    async def live(self, until: int) -> None:
+        verbs: list[tuple[float, Callable[[], Awaitable[None]]]] = [
+            (0.45, self._cordon),
+            (0.35, self._enrol),
+            (0.20, self._reprice),
+        ]
+        while self._clock.now() < until:
+            await self.think(600)
+            await self.do_one_of(verbs)
+
+    async def _cordon(self) -> None:
+        host = await self.some("hosts")
+        if host:
+            await self.say("POST", f"/hosts/{host['id']}/cordon", {"reason": "a look at its fans"})
+            await self.think(200)
+            await self.say("POST", f"/hosts/{host['id']}/uncordon", {})
+
+    async def _enrol(self) -> None:
+        self._count += 1
+        host = gpu_host(f"late-{self._count}", "leaf-9")
+        await self.say("POST", "/hosts", {"hosts": [msgspec.to_builtins(host)]})
+
+    async def _reprice(self) -> None:
+        price = await self.some("prices")
+        if price:
+            kept = {key: price[key] for key in ("item", "region", "billing", "unit", "currency")}
+            await self.say("PUT", f"/prices/{price['id']}", {**kept, "micro": price["micro"] + 1})
+
+
+def gpu_host(name: str, leaf: str) -> HostSpec:
+    return HostSpec(
+        name=name,
+        region=REGION,
+        pod="pod-0",
+        leaf=leaf,
+        role=HostRole.GPU,
+        gpu_type=GPU_TYPE,
+        slots=8,
+        cpus=192,
+        memory_gib=2048,
+    )
+
+
+def control_host(name: str) -> HostSpec:
+    return HostSpec(
+        name=name,
+        region=REGION,
+        pod="pod-0",
+        leaf="control",
+        role=HostRole.CONTROL,
+        gpu_type="",
+        slots=32,
+        cpus=64,
+        memory_gib=256,
+    )
+
+
+def public_key(seed: bytes) -> str:
+    """An ed25519 public key as OpenSSH writes it; to the house it is only text of the right shape."""
+    kind = b"ssh-ed25519"
+    blob = len(kind).to_bytes(4, "big") + kind + len(seed).to_bytes(4, "big") + seed
+    return f"ssh-ed25519 {base64.b64encode(blob).decode()} someone@somewhere"
