@@ -5,7 +5,7 @@ Leans on contracts.store. A courtesy, never a need: other processes' commits are
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from muster.contracts.store import Batch, Store, Wake
@@ -24,9 +24,10 @@ class _Announcing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._behind, name)
 
-    async def apply(self, batch: Batch) -> None:
-        await self._behind.apply(batch)
+    async def apply(self, batch: Batch) -> Mapping[str, int]:
+        numbers = await self._behind.apply(batch)
         self._committed(any(type(op) is Wake for op in batch.ops))
+        return numbers
 
 
 def announcing(store: Store, committed: Callable[[bool], None]) -> Store:

@@ -151,7 +151,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "Which OIDC issuers tenants may name: public ones, or any, also inside this network.",
         choices=("public", "any"),
     ),
-    _number("engine_share", "10", "percent", 1, 100, "Of this process's time that the engine may take while calls wait."),
+    _number("engine_share", "10", "percent", 1, 100, "Of the process's time the engine may take while calls wait."),
     _number("event_retention_days", "90", "days", 1, 36_500, "How long the event log is kept."),
     Setting(
         "failpoint",

@@ -35,8 +35,12 @@ class Step(StrEnum):
     # health
     REMEDIATION_WISH = "remediation.wish"
     REMEDIATION_RECORD = "remediation.record"
+    # billing
+    BILLING_WRITE = "billing.write"
+    BILLING_BOOK = "billing.book"
+    BILLING_WISH = "billing.wish"
     # the engine's own
-    ENGINE_PASS = "engine.pass"
+    ENGINE_ROUND = "engine.round"
     # drivers
     SUBSTRATE_ENSURE = "substrate.ensure"
     SUBSTRATE_ABSENT = "substrate.ensure_absent"

@@ -144,7 +144,8 @@ class Store(Protocol):
 
     async def heads(self, query: Find[Any]) -> list[Head]: ...
 
-    async def apply(self, batch: Batch) -> None: ...
+    async def apply(self, batch: Batch) -> Mapping[str, int]:
+        """Durable when it returns. What comes back: id -> number given, as far as it is known without reading."""
 
     async def events(
         self,

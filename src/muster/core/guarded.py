@@ -6,7 +6,7 @@ decision may simply be made anew. A caller who pinned a version (`If-Match`) is 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from muster.contracts.steps import Step
@@ -40,10 +40,10 @@ def require_version(noun: Noun, if_version: int | None) -> None:
         )
 
 
-async def submit(store: Store, batch: Batch) -> None:
+async def submit(store: Store, batch: Batch) -> Mapping[str, int]:
     """Apply a batch on behalf of a caller: a full disk is ours to apologise for."""
     try:
-        await store.apply(batch)
+        return await store.apply(batch)
     except StoreFull as full:
         raise Unavailable("there is no room to write this down", hint="ask again later") from full
 

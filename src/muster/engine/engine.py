@@ -92,7 +92,7 @@ class Engine:
             ids = await reconciler.everything()
             for start in range(0, len(ids), WAKE_CHUNK):
                 wakes = [Wake(reconciler.kind, id, self._clock.now()) for id in ids[start : start + WAKE_CHUNK]]
-                await self._store.apply(Batch(Step.ENGINE_PASS, wakes))
+                await self._store.apply(Batch(Step.ENGINE_ROUND, wakes))
         for chore in self._chores:
             await chore()
         self.last_pass_ms = self._clock.now() - began

@@ -56,8 +56,8 @@ class _Through:
 
 
 class _Store(_Through):
-    async def apply(self, batch: Batch) -> None:
-        await self._at(batch.step, lambda: self._behind.apply(batch))
+    async def apply(self, batch: Batch) -> Any:
+        return await self._at(batch.step, lambda: self._behind.apply(batch))
 
 
 class _Substrate(_Through):

@@ -57,6 +57,6 @@ class Wakeups:
         wakes = [Wake(kind, owner, now) for owner in owners for kind in self._kinds]
         try:
             for start in range(0, len(wakes), WAKE_CHUNK):
-                await self._store.apply(Batch(Step.ENGINE_PASS, wakes[start : start + WAKE_CHUNK]))
+                await self._store.apply(Batch(Step.ENGINE_ROUND, wakes[start : start + WAKE_CHUNK]))
         except StoreError as error:
             log.warning("%d wake-ups were lost: %s", len(wakes), error)

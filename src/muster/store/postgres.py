@@ -8,7 +8,7 @@ makes log numbers grow in commit order; docs/decisions says why that is cheap.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -188,9 +188,10 @@ class PostgresStore:
 
     # Writing.
 
-    async def apply(self, batch: Batch) -> None:
+    async def apply(self, batch: Batch) -> Mapping[str, int]:
         with told_plainly():
             await self._writer.apply(batch)
+        return {}
 
     async def prune_events(self, before: Instant, limit: int) -> int:
         # Looking only at the first `limit` rows keeps this cheap without an index on time: the log is in time order.

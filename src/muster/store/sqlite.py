@@ -7,6 +7,7 @@ muster.testing.store_suite proves it. Two processes may share the file: each wri
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -151,8 +152,9 @@ class SqliteStore:
 
     # Writing: everything goes through the one writer.
 
-    async def apply(self, batch: Batch) -> None:
-        await self._writer.submit(lambda: self._applier.apply(batch))
+    async def apply(self, batch: Batch) -> Mapping[str, int]:
+        numbers: dict[str, int] = await self._writer.submit(lambda: self._applier.apply(batch))
+        return numbers
 
     async def prune_events(self, before: Instant, limit: int) -> int:
         return int(await self._writer.submit(lambda: self._applier.prune_events(before, limit)))

@@ -85,6 +85,7 @@ class Applier:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
         self._cursor = db.cursor()
+        self._numbers: dict[str, int] = {}
         self._verbs: dict[type[Any], Callable[[Any], None]] = {
             Replace: self._replace,
             Remove: self._remove,
@@ -92,7 +93,8 @@ class Applier:
             Wake: self._wake,
         }
 
-    def apply(self, batch: Batch) -> None:
+    def apply(self, batch: Batch) -> dict[str, int]:
+        self._numbers = {}
         if batch.fence is not None:
             self._require_held(batch.fence)
         for (kind, noun), ops in groupby(batch.ops, _kind_of):
@@ -104,6 +106,7 @@ class Applier:
                     verb(op)
         if batch.events:
             self._many(_INSERT_EVENT, [_EVENTS.row(event)[1:] for event in batch.events])
+        return self._numbers
 
     def _many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         if len(rows) == 1:
@@ -120,6 +123,7 @@ class Applier:
         rows = [sql.rows.row(noun) for noun in nouns]
         if sql.number_at is not None:
             self._give_numbers(sql.table.name, rows, sql.number_at)
+            self._numbers.update((noun.id, row[sql.number_at]) for noun, row in zip(nouns, rows, strict=True))
         self._many(sql.insert, rows)
         if sql.table.noun is Lease:
             self._take_slots([noun for noun in nouns if isinstance(noun, Lease)])

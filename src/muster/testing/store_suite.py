@@ -190,9 +190,9 @@ class StoreSuite:
         async def story(store: Store) -> None:
             batches = [batch(Insert(cluster(f"c{n}", name="same" if n % 5 == 0 else ""))) for n in range(40)]
             answers = await asyncio.gather(*map(store.apply, batches), return_exceptions=True)
-            lost = [n for n, answer in enumerate(answers) if answer is not None]
+            lost = [n for n, answer in enumerate(answers) if isinstance(answer, BaseException)]
             assert lost == [5, 10, 15, 20, 25, 30, 35]
-            assert all(isinstance(answer, UniqueViolation) for answer in answers if answer is not None)
+            assert all(isinstance(answers[n], UniqueViolation) for n in lost)
             assert await store.count(Find(Cluster)) == 33
 
         self.tell(opened, story)

@@ -22,6 +22,7 @@ from muster.model.hosts import Host, Lease
 
 HOSTS_PER_READ: Final = 2_000
 LINES_PER_READ: Final = 2_000
+PLACEMENTS_PER_SYNC: Final = 16
 LINES_BEHIND_MAX: Final = 20_000
 """Further behind than this, reading the whole fleet anew is the shorter way."""
 
@@ -33,6 +34,7 @@ class Capacity:
         self._seq = -1  # the last line of the capacity log that the index knows; -1 = nothing was read yet
         self._doubtful: set[str] = set()  # hosts to read again before the next decision
         self._turn = asyncio.Lock()
+        self._unsynced = 0
         self._asked = 0
         self._answered = 0
 
@@ -53,6 +55,7 @@ class Capacity:
             answers = self._asked
             await self._catch_up()
             self._answered = answers
+            self._unsynced = 0
 
     async def fits_ever(self, ask: Ask) -> None:
         """Raise `NeverFits` when no amount of waiting would help. Believes a yes, checks a no."""
@@ -66,12 +69,19 @@ class Capacity:
     async def place(self, ask: Ask) -> Placement:
         """Grants that are free as far as we know, and from now on believed taken. Ends in a batch that is applied,
         or in `refused` or `give_back`."""
-        await self.sync()
-        answer = self._index.place(ask)
+        answer = self._index.place(ask) if self._up_to_date() else None
+        if answer is None or isinstance(answer, Refusal):
+            await self.sync()
+            answer = self._index.place(ask)
         if isinstance(answer, Refusal):
             _refuse(ask, answer)
         self._index.take(answer.workers + answer.control)
         return answer
+
+    def _up_to_date(self) -> bool:
+        """Near enough: a yes that is some grants behind is checked by the database, and a no is not given."""
+        self._unsynced += 1
+        return self.loaded and not self._doubtful and self._unsynced < PLACEMENTS_PER_SYNC
 
     async def refused(self, placement: Placement) -> None:
         """The database refused the batch: our belief about these hosts was wrong, so read them again."""

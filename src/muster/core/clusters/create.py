@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+import msgspec.structs
+
 from muster.contracts.clock import Clock, Entropy
 from muster.contracts.issuers import IssuerCheck
 from muster.contracts.orchestrator import Orchestrator
@@ -29,7 +31,15 @@ from muster.core.clusters.requests import new_request
 from muster.core.clusters.seating import PLACE_TRIES_MAX, Seating
 from muster.core.guarded import guarded, submit
 from muster.core.idempotency import REPEAT_WINDOW, Once, digest_of
-from muster.errors import Invalid, NameTaken, OutOfStock, UniqueViolation
+from muster.errors import (
+    InsufficientBalance,
+    Invalid,
+    NameTaken,
+    NeverFits,
+    OutOfStock,
+    QuotaExceeded,
+    UniqueViolation,
+)
 from muster.model.accounts import Actor, Project
 from muster.model.base import Instant
 from muster.model.catalog import InstanceType
@@ -61,7 +71,7 @@ class Creates:
         self._capacity = capacity
         self._orchestrator = orchestrator
         self._issuers = issuers
-        self._seating = Seating(store, entropy)
+        self._seating = Seating(store, clock, entropy)
 
     async def create(
         self, actor: Actor, command: CreateCluster, once: Once | None = None, note: Note | None = None
@@ -76,9 +86,28 @@ class Creates:
         self._check_create(command, catalog)
         require_write(actor)
         project = await self._seating.project(own_project(actor, command.project_id))
-        first = await self._first_answer(project, name, command, once)
-        if first is not None:
+        try:
+            return await self._admit(actor, project, name, command, shape, workers, once, note)
+        except (NeverFits, QuotaExceeded, InsufficientBalance, OutOfStock, UniqueViolation):
+            # The name comes before all of these. Asking only now spares every create that succeeds the question:
+            # the unique rules of the store are the last word on names and keys anyway.
+            first = await self._first_answer(project, name, command, once)
+            if first is None:
+                raise
             return first
+
+    async def _admit(
+        self,
+        actor: Actor,
+        project: Project,
+        name: str,
+        command: CreateCluster,
+        shape: InstanceType,
+        workers: int,
+        once: Once | None,
+        note: Note | None,
+    ) -> Cluster:
+        catalog = await self._catalog.current()
         if command.config.oidc is not None and self._issuers is not None:
             await self._issuers.check(command.config.oidc)
         region = self._choose_region(command, shape, catalog)
@@ -196,25 +225,23 @@ class Creates:
                 ops.append(Insert(once.record(project.id, "cluster", cluster.id, now)))
             message = f"{name}: {ask.nodes} x {spec.instance_type} in {spec.region}"
             event = audit(actor, "cluster", "created", cluster, at=now, message=message, data=note)
-            await submit(self._store, Batch(Step.CLUSTER_ACCEPT, ops, [event, *events]))
-            if not command.mounts:
+            numbers = await submit(self._store, Batch(Step.CLUSTER_ACCEPT, ops, [event, *events]))
+            if not command.mounts and cluster.id in numbers:
+                cluster = msgspec.structs.replace(cluster, number=numbers[cluster.id])
                 self._made(cluster, [new.node for new in seats], [new.lease for new in seats])
             return cluster
         except UniqueViolation as refused:
             await self._capacity.refused(placement)
             if refused.rule == "lease_slot":
                 return None
-            return await self._lost_race(refused, project, name, command, once)
+            if refused.rule == "volume_live_name":
+                raise NameTaken(
+                    "there is a volume of this name", field="mounts", hint="choose another name"
+                ) from refused
+            raise
         except BaseException:
             self._capacity.give_back(placement)
             raise
-
-    async def _lost_race(
-        self, refused: UniqueViolation, project: Project, name: str, command: CreateCluster, once: Once | None
-    ) -> Cluster | None:
-        if refused.rule == "volume_live_name":
-            raise NameTaken("there is a volume of this name", field="mounts", hint="choose another name") from refused
-        return await self._first_answer(project, name, command, once)
 
     def _new_cluster(
         self, actor: Actor, project: Project, name: str, command: CreateCluster, spec: ClusterSpec, now: Instant

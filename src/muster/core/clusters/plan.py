@@ -149,6 +149,8 @@ def plan(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
             return Move(Phase.DELETING, "its term ended")
     if cluster.phase in (Phase.DELETING, Phase.FAILED, *STOPPED):
         return _take_down(snapshot, sight, now)
+    if cluster.spec.unfunded_since is not None and cluster.phase in SERVING:
+        return Move(Phase.UNFUNDED, "it cannot be paid for")
     if cluster.spec.paused and cluster.phase in SERVING:
         return Move(Phase.PAUSED, "its owner paused it")
     news = _news(snapshot, sight, now)

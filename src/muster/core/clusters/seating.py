@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.contracts.clock import Entropy
+from muster.contracts.clock import Clock, Entropy
 from muster.contracts.store import Find, Op, Replace, Store
 from muster.core.capacity.placement import Grant, Placement
 from muster.core.clusters.nodes import Seat, free_ordinals, seat
@@ -12,19 +12,28 @@ from muster.model.base import Instant, changed
 from muster.model.catalog import InstanceType
 from muster.model.clusters import Cluster, Node, NodeRole
 
+BELIEVED_MS = 2_000
 PLACE_TRIES_MAX = 8
 """How often a refused grant is placed anew before the caller is told that others were faster."""
 
 
 class Seating:
-    def __init__(self, store: Store, entropy: Entropy) -> None:
+    def __init__(self, store: Store, clock: Clock, entropy: Entropy) -> None:
         self._store = store
+        self._clock = clock
         self._entropy = entropy
+        self._unlimited: dict[str, tuple[Project, Instant]] = {}
 
     async def project(self, id: str) -> Project:
+        """The project; one without a quota is believed to be so for a moment, since every create asks."""
+        known, until = self._unlimited.get(id, (None, 0))
+        if known is not None and self._clock.now() < until:
+            return known
         project = await self._store.get(Project, id)
         if project is None:
             raise NotFound(f"there is no project {id}")
+        if project.gpu_quota is None:
+            self._unlimited = {id: (project, self._clock.now() + BELIEVED_MS)}
         return project
 
     async def quota_guard(self, project: Project, gpus: int) -> list[Op]:

@@ -17,7 +17,7 @@ from muster.contracts.orchestrator import Feature, Orchestrator
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Insert, Op, Replace, Store, Wake
 from muster.core.accounts.audit import audit
-from muster.core.accounts.rights import require_sees, require_write
+from muster.core.accounts.rights import require_sees, require_write, sees
 from muster.core.capacity.placement import Ask
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
@@ -47,8 +47,8 @@ from muster.errors import (
 )
 from muster.model.accounts import Actor
 from muster.model.base import changed
-from muster.model.clusters import AccessFacts, Cluster, ClusterSpec
-from muster.model.phases import SERVING, Phase
+from muster.model.clusters import AccessFacts, Cluster, ClusterSpec, Node
+from muster.model.phases import SERVING, NodePhase, Phase
 
 
 class ClusterService(Views):
@@ -67,7 +67,7 @@ class ClusterService(Views):
         self._entropy = entropy
         self._capacity = capacity
         self._creates = Creates(store, clock, entropy, catalog, capacity, orchestrator, self.just_made, issuers)
-        self._seating = Seating(store, entropy)
+        self._seating = Seating(store, clock, entropy)
         self._orchestrator = orchestrator
 
     async def create(
@@ -286,6 +286,13 @@ class ClusterService(Views):
     async def view(self, actor: Actor, id: str) -> ClusterView:
         cluster = await self._visible(actor, id)
         return await load_view(self._store, await self._catalog.current(), cluster)
+
+    async def view_of_node(self, actor: Actor, node_id: str) -> ClusterView:
+        """The cluster that this live node belongs to."""
+        node = await self._store.get(Node, node_id)
+        if node is None or node.phase is NodePhase.GONE or not sees(actor, node.project_id):
+            raise NotFound(f"there is no instance {node_id}")
+        return await self.view(actor, node.cluster_id)
 
     async def explain(self, actor: Actor, id: str) -> Explanation:
         view = await self.view(actor, id)

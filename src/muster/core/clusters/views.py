@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from muster.contracts.store import Find, Head, Store
-from muster.core.accounts.rights import own_project, require_sees
+from muster.core.accounts.rights import own_project, require_sees, sees
 from muster.core.catalog.service import CatalogService
 from muster.core.clusters.snapshot import ClusterView, first_view, load_view
 from muster.core.paging import cursor_of, page_limit, read_cursor
@@ -31,16 +31,19 @@ class Views:
         self._catalog = catalog
         self._kept: dict[tuple[str, str], tuple[int, bytes]] = {}
         self._kept_bytes = 0
-        self._just_made: dict[str, tuple[list[Node], list[Lease]]] = {}
+        self._just_made: dict[str, tuple[Cluster, list[Node], list[Lease]]] = {}
 
     def just_made(self, cluster: Cluster, nodes: list[Node], leases: list[Lease]) -> None:
         """Rows that this process has written a moment ago need not be read to show them."""
-        self._just_made[cluster.id] = (nodes, leases)
+        self._just_made[cluster.id] = (cluster, nodes, leases)
         if len(self._just_made) > JUST_MADE_MAX:
             self._just_made.pop(next(iter(self._just_made)))
 
     async def rendered(self, actor: Actor, id: str, name: str, render: Render) -> bytes:
         """The document of one cluster, by `name`'s renderer."""
+        made = self._just_made.pop(id, None)
+        if made is not None and sees(actor, made[0].project_id):
+            return await self._first_document(made, name, render)
         head = await self._store.head(Cluster, id)
         if head is None:
             raise NotFound(f"there is no cluster {id}")
@@ -87,16 +90,17 @@ class Views:
         cluster = await self._store.get(Cluster, head.key)
         if cluster is None:
             raise NotFound(f"there is no cluster {head.key}")
-        document = render(await self._view_of(cluster))
+        document = render(await load_view(self._store, await self._catalog.current(), cluster))
         self._keep((name, head.key), cluster.version, document)
         return document
 
-    async def _view_of(self, cluster: Cluster) -> ClusterView:
-        made = self._just_made.pop(cluster.id, None)
-        catalog = await self._catalog.current()
-        if made is not None and cluster.version == 1:
-            return await first_view(self._store, catalog, cluster, *made)
-        return await load_view(self._store, catalog, cluster)
+    async def _first_document(
+        self, made: tuple[Cluster, list[Node], list[Lease]], name: str, render: Render
+    ) -> bytes:
+        """As it was accepted: that is what its maker is told, even if the engine was faster than the answer."""
+        document = render(await first_view(self._store, await self._catalog.current(), *made))
+        self._keep((name, made[0].id), made[0].version, document)
+        return document
 
     def _keep(self, key: tuple[str, str], version: int, document: bytes) -> None:
         old = self._kept.pop(key, None)
