@@ -39,6 +39,7 @@ from muster.errors import (
     OutOfStock,
     QuotaExceeded,
     UniqueViolation,
+    VersionMismatch,
 )
 from muster.model.accounts import Actor, Project
 from muster.model.base import Instant
@@ -71,7 +72,7 @@ class Creates:
         self._capacity = capacity
         self._orchestrator = orchestrator
         self._issuers = issuers
-        self._seating = Seating(store, clock, entropy)
+        self._seating = Seating(store, entropy)
 
     async def create(
         self, actor: Actor, command: CreateCluster, once: Once | None = None, note: Note | None = None
@@ -95,6 +96,9 @@ class Creates:
             if first is None:
                 raise
             return first
+        except VersionMismatch:
+            self._seating.forget(project.id)
+            raise
 
     async def _admit(
         self,

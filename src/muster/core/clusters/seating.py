@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muster.contracts.clock import Clock, Entropy
-from muster.contracts.store import Find, Op, Replace, Store
+from muster.contracts.clock import Entropy
+from muster.contracts.store import Expect, Find, Op, Replace, Store
 from muster.core.capacity.placement import Grant, Placement
 from muster.core.clusters.nodes import Seat, free_ordinals, seat
 from muster.errors import NotFound, QuotaExceeded
@@ -12,34 +12,35 @@ from muster.model.base import Instant, changed
 from muster.model.catalog import InstanceType
 from muster.model.clusters import Cluster, Node, NodeRole
 
-BELIEVED_MS = 2_000
 PLACE_TRIES_MAX = 8
 """How often a refused grant is placed anew before the caller is told that others were faster."""
 
 
 class Seating:
-    def __init__(self, store: Store, clock: Clock, entropy: Entropy) -> None:
+    def __init__(self, store: Store, entropy: Entropy) -> None:
         self._store = store
-        self._clock = clock
         self._entropy = entropy
-        self._unlimited: dict[str, tuple[Project, Instant]] = {}
+        self._unlimited: dict[str, Project] = {}
 
     async def project(self, id: str) -> Project:
-        """The project; one without a quota is believed to be so for a moment, since every create asks."""
-        known, until = self._unlimited.get(id, (None, 0))
-        if known is not None and self._clock.now() < until:
-            return known
+        """The project; one without a quota is remembered, and the guard makes sure that it still has none."""
+        if id in self._unlimited:
+            return self._unlimited[id]
         project = await self._store.get(Project, id)
         if project is None:
             raise NotFound(f"there is no project {id}")
         if project.gpu_quota is None:
-            self._unlimited = {id: (project, self._clock.now() + BELIEVED_MS)}
+            self._unlimited[id] = project
         return project
 
+    def forget(self, id: str) -> None:
+        """A guard refused: what is remembered of this project may be wrong."""
+        self._unlimited.pop(id, None)
+
     async def quota_guard(self, project: Project, gpus: int) -> list[Op]:
-        """The guard that makes the quota true under concurrent creates: only projects with a quota pay for it."""
+        """What makes the quota true under concurrent creates; only projects that have one pay by contention."""
         if project.gpu_quota is None:
-            return []
+            return [Expect(Project, project.id, project.version)]
         held = await self._gpus_wished(project.id)
         if held + gpus > project.gpu_quota:
             raise QuotaExceeded(

@@ -67,7 +67,7 @@ class ClusterService(Views):
         self._entropy = entropy
         self._capacity = capacity
         self._creates = Creates(store, clock, entropy, catalog, capacity, orchestrator, self.just_made, issuers)
-        self._seating = Seating(store, clock, entropy)
+        self._seating = Seating(store, entropy)
         self._orchestrator = orchestrator
 
     async def create(
@@ -177,6 +177,7 @@ class ClusterService(Views):
                 await self._capacity.refused(placement)
             except BaseException:
                 self._capacity.give_back(placement)
+                self._seating.forget(view.cluster.project_id)
                 raise
         raise OutOfStock("others were faster, again and again", hint="ask once more")
 
