@@ -18,6 +18,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "demo": ("muster.cli.demo", "demo", "The whole story in a minute, and nothing left behind."),
     "env": ("muster.cli.env", "env", "Print exports for the shell."),
     "cluster": ("muster.cli.clusters", "cluster", "Slurm and Kubernetes clusters."),
+    "ssh": ("muster.cli.ssh", "ssh", "Log in to a cluster, or run a command there."),
     "volume": ("muster.cli.volumes", "volume", "Shared storage that outlives clusters."),
     "ssh-key": ("muster.cli.access", "ssh_key", "Keys that are let into clusters."),
     "security-group": ("muster.cli.access", "security_group", "Which packets are let in."),

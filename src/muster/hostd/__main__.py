@@ -38,6 +38,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--node-memory-mib", type=int, default=0, help="memory of a node, at most (default: a quarter)"
     )
+    parser.add_argument(
+        "--leave-when-idle", action="store_true", help="end when there is nothing and nobody to serve"
+    )
     parser.add_argument("--prepare-only", action="store_true", help="make the root file system and end")
     asked = parser.parse_args(argv)
     os.umask(0o022)  # what is placed for tenants is theirs to read, whoever started us
@@ -56,10 +59,11 @@ def main(argv: list[str] | None = None) -> int:
     if asked.prepare_only:
         return 0
     rations = Rations.of_this_machine(asked.node_memory_mib)
-    return asyncio.run(_serve(asked.home.expanduser().resolve(), rootfs, asked.user, rations))
+    home = asked.home.expanduser().resolve()
+    return asyncio.run(_serve(home, rootfs, asked.user, rations, leave_when_idle=asked.leave_when_idle))
 
 
-async def _serve(home: Path, rootfs: Path, user: str, rations: Rations) -> int:
+async def _serve(home: Path, rootfs: Path, user: str, rations: Rations, *, leave_when_idle: bool) -> int:
     directory = _own_directory(home)
     lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -78,7 +82,8 @@ async def _serve(home: Path, rootfs: Path, user: str, rations: Rations) -> int:
     keeper = Keeper(shop)
     keeper.adopt()
     uid = pwd.getpwnam(user).pw_uid if user else os.stat(home).st_uid
-    server = Server(keeper, wire.Greeting(home_id=home_id, rootfs=rootfs.name), home / "hostd.sock", uid)
+    greeting = wire.Greeting(home_id=home_id, rootfs=rootfs.name)
+    server = Server(keeper, greeting, home / "hostd.sock", uid, leave_when_idle=leave_when_idle)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -57,6 +57,7 @@ def _start(home: Path, cache: Path) -> str:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     user = system_user()
     command = [sys.executable, "-m", "muster.hostd", "--home", str(home), "--cache", str(cache), "--user", user]
+    command.append("--leave-when-idle")
     with (home / "hostd.log").open("ab") as log:
         started = subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"

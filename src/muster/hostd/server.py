@@ -24,15 +24,22 @@ from muster.hostd.keeper import Keeper
 
 log = logging.getLogger("muster.hostd")
 _CALLS_AT_ONCE: Final = 256
+_IDLE_SECONDS: Final = 10.0
 
 
 class Server:
-    def __init__(self, keeper: Keeper, greeting: wire.Greeting, path: Path, uid: int) -> None:
+    def __init__(
+        self, keeper: Keeper, greeting: wire.Greeting, path: Path, uid: int, *, leave_when_idle: bool = False
+    ) -> None:
+        """`leave_when_idle`: with no node to keep and nobody to serve, end; whoever needs hostd starts it again."""
+        self._leave_when_idle = leave_when_idle
         self._keeper = keeper
         self._greeting = greeting
         self._path = path
         self._uid = uid
         self._serving: set[asyncio.Task[None]] = set()
+        self._served = 0
+        self._stop = asyncio.Event()
 
     def bind(self) -> socket.socket:
         """Made under another name, given away, then renamed: never open to anybody else, never absent on restart."""
@@ -52,6 +59,8 @@ class Server:
     async def serve(self, listener: socket.socket, stop: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
         accepting = asyncio.create_task(self._accept(loop, listener))
+        self._stop = stop
+        self._look_whether_idle()
         await stop.wait()
         accepting.cancel()
         for task in list(self._serving):
@@ -66,9 +75,23 @@ class Server:
             if _peer_uid(connection) not in (0, self._uid):
                 connection.close()
                 continue
+            self._served += 1
             task = asyncio.create_task(Conversation(connection, self._keeper, self._greeting).hold())
             self._serving.add(task)
-            task.add_done_callback(self._serving.discard)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._serving.discard(task)
+        self._look_whether_idle()
+
+    def _look_whether_idle(self) -> None:
+        if self._leave_when_idle and not self._serving:
+            asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._leave_if_idle, self._served)
+
+    def _leave_if_idle(self, served: int) -> None:
+        """Nobody came in the meantime, and no cluster needs us: volumes are files and wait by themselves."""
+        if self._served == served and not self._serving and not self._keeper.has_nodes():
+            self._stop.set()
 
 
 def _peer_uid(connection: socket.socket) -> int:
