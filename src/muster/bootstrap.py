@@ -7,14 +7,18 @@ short is finished by the next; what the operator removed or revoked does not com
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from muster.contracts.store import Find
 from muster.core.demo import demo_catalog, demo_hosts
+from muster.core.hosts.rules import HostSpec
 from muster.core.house import House
 from muster.errors import CallError, Unauthenticated
 from muster.homestead import keep, kept
-from muster.model.accounts import SYSTEM, Account, Project, Role
+from muster.model.accounts import SYSTEM, Account, ApiKey, Project, Role
+from muster.model.base import Noun
 from muster.settings import Settings
 
 DEMO: Final = "demo"
@@ -31,19 +35,24 @@ async def first_start(house: House, settings: Settings) -> None:
 
 
 async def _furnish(house: House, settings: Settings) -> None:
-    """A catalogue that has any region is somebody's, and is left alone."""
-    if (await house.catalog.current()).regions:
+    """A catalogue that has any region is somebody's and is left alone. Hosts are imported until an operator's key,
+    which comes after them, says that the import was finished: the same name twice is one host."""
+    if await house.store.count(Find(ApiKey, equals={"role": Role.OPERATOR})):
         return
-    if settings.fleet_file is not None:
-        from muster.core.fleet_file import read_fleet_file  # and YAML with it, only for whoever has such a file
+    catalogue, hosts = _furniture(house, settings)
+    if not (await house.catalog.current()).regions:
+        await house.catalog.put_all(SYSTEM, catalogue)
+    await house.hosts.import_fleet(SYSTEM, hosts)
 
-        fleet = read_fleet_file(settings.fleet_file, house.clock.now())
-        await house.catalog.put_all(SYSTEM, fleet.catalog)
-        await house.hosts.import_fleet(SYSTEM, fleet.hosts())
-        return
-    await house.catalog.put_all(SYSTEM, demo_catalog(house.clock.now()))
-    if settings.fleet in ("simulated", "local"):
-        await house.hosts.import_fleet(SYSTEM, demo_hosts(settings.hosts))
+
+def _furniture(house: House, settings: Settings) -> tuple[Sequence[Noun], Iterable[HostSpec]]:
+    if settings.fleet_file is None:
+        hosts = demo_hosts(settings.hosts) if settings.fleet in ("simulated", "local") else ()
+        return demo_catalog(house.clock.now()), hosts
+    from muster.core.fleet_file import read_fleet_file  # and YAML with it, only for whoever has such a file
+
+    fleet = read_fleet_file(settings.fleet_file, house.clock.now())
+    return fleet.catalog, fleet.hosts()
 
 
 async def _operator(house: House, settings: Settings) -> None:
