@@ -8,6 +8,7 @@ from typing import NamedTuple
 from muster.contracts.clock import Clock, Entropy
 from muster.contracts.faults import FaultDesk
 from muster.contracts.issuers import IssuerCheck
+from muster.contracts.metering import listened
 from muster.contracts.orchestrator import Orchestrator
 from muster.contracts.reconciler import Reconciler
 from muster.contracts.store import Store
@@ -16,6 +17,11 @@ from muster.core.access.pool import Pools
 from muster.core.access.service import AccessService
 from muster.core.accounts.events import EventReader
 from muster.core.accounts.service import AccountService
+from muster.core.billing.metering import Meter
+from muster.core.billing.plan import Terms
+from muster.core.billing.purse import HousePurse
+from muster.core.billing.reconcile import BillingReconciler
+from muster.core.billing.service import BillingService
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
 from muster.core.clusters.reconcile import ClusterReconciler
@@ -50,6 +56,8 @@ class House:
     clusters: ClusterService
     requests: RequestReader
     health: RemediationService
+    billing: BillingService
+    terms: Terms
     events: EventReader
     faults: FaultDesk | None
     fleet: FleetFacts
@@ -65,8 +73,11 @@ def build_house(
     fleet: FleetFacts,
     pools: Pools,
     issuers: IssuerCheck | None = None,
+    terms: Terms = Terms(),
 ) -> House:
     """Every room, furnished. A running server and a simulated history are built by these same lines."""
+    store = listened(store, Meter(store, clock))
+    purse = HousePurse(store, clock)
     catalog = CatalogService(store, clock)
     capacity = Capacity(store)
     return House(
@@ -78,10 +89,12 @@ def build_house(
         hosts=HostService(store, clock, entropy, fleet.substrate),
         capacity=capacity,
         access=AccessService(store, clock, entropy, pools),
-        volumes=VolumeService(store, clock, entropy, catalog),
-        clusters=ClusterService(store, clock, entropy, catalog, capacity, orchestrator, issuers),
+        volumes=VolumeService(store, clock, entropy, catalog, purse),
+        clusters=ClusterService(store, clock, entropy, catalog, capacity, orchestrator, issuers, purse),
         requests=RequestReader(store),
         health=RemediationService(store, clock, entropy),
+        billing=BillingService(store, clock, entropy),
+        terms=terms,
         events=EventReader(store),
         faults=faults,
         fleet=fleet,
@@ -96,4 +109,5 @@ def reconcilers_of(house: House, substrate: Substrate, orchestrator: Orchestrato
             house.store, house.clock, house.entropy, house.catalog, house.capacity, substrate, orchestrator
         ),
         HealthReconciler(house.store, house.clock, house.entropy),
+        BillingReconciler(house.store, house.clock, house.entropy, house.terms),
     ]

@@ -109,6 +109,7 @@ class ClusterSpec(Part, frozen=True, kw_only=True):
     ends_at: Instant | None = None
     failover: bool = False  # replace a dead worker without asking
     paused: bool = False
+    unfunded_since: Instant | None = None  # its account or project cannot pay for it: billing's wish, not the owner's
     deletion_protection: bool = False
     ssh_keys: tuple[str, ...] = ()  # public keys, as accepted; rotated by replacing the tuple
     security_group_ids: tuple[str, ...] = ()

@@ -28,6 +28,7 @@ class Volume(Noun, frozen=True, kw_only=True):
     created_at: Instant
     updated_at: Instant
     deletion_protection: bool = False
+    unfunded_since: Instant | None = None  # its account has no credit: kept, but not to be used
 
     def advance(self, phase: VolumePhase, *, because: str, at: Instant) -> Volume:
         """The volume in its next phase; an illegal move is our own bug and raises."""

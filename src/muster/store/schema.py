@@ -20,6 +20,7 @@ import msgspec
 from muster.model.access import ReservedIp, SecurityGroup, SshKey
 from muster.model.accounts import Account, ApiKey, Member, Project
 from muster.model.base import Noun
+from muster.model.billing import Book, Budget, Contract, Funding, LedgerEntry, Usage
 from muster.model.catalog import GpuType, Image, InstanceType, Price, Region
 from muster.model.clusters import Cluster, Node
 from muster.model.events import IdempotencyKey, Request
@@ -179,6 +180,23 @@ _DECLARED: Final = (
         _index("request_by_resource", "resource_id created_at id"),
         _index("request_by_project", "project_id created_at id"),
     ),
+    _table(
+        Usage,
+        {"usage_open": "open_key"},
+        _index("usage_by_resource", "resource_id opened_at id"),
+        _index("usage_open_by_account", "account_id opened_at id", "closed_at IS NULL"),
+    ),
+    _table(
+        LedgerEntry,
+        None,
+        _index("ledger_entry_by_account", "account_id at id"),
+        _index("ledger_entry_by_project", "project_id at id"),
+        _index("ledger_entry_by_resource", "resource_id at id"),
+    ),
+    _table(Book),
+    _table(Contract, None, _index("contract_by_project", "project_id created_at id")),
+    _table(Budget),
+    _table(Funding),
     _table(IdempotencyKey, None, _index("idempotency_key_by_age", "created_at id")),
 )
 

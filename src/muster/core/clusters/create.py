@@ -13,6 +13,7 @@ import msgspec.structs
 
 from muster.contracts.clock import Clock, Entropy
 from muster.contracts.issuers import IssuerCheck
+from muster.contracts.metering import FREE, Purse, Want
 from muster.contracts.orchestrator import Orchestrator
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Find, Insert, Op, Store, Wake
@@ -63,8 +64,10 @@ class Creates:
         orchestrator: Orchestrator,
         made: Callable[[Cluster, list[Node], list[Lease]], None],
         issuers: IssuerCheck | None = None,
+        purse: Purse = FREE,
     ) -> None:
         self._made = made
+        self._purse = purse
         self._store = store
         self._clock = clock
         self._entropy = entropy
@@ -118,6 +121,7 @@ class Creates:
         ask = Ask(region, command.gpu_type, shape.gpus, workers, control=0 if command.single_node else 2)
         await self._capacity.fits_ever(ask)
         guard = await self._seating.quota_guard(project, workers * shape.gpus)
+        await self._purse.require(project, _wants(command, shape, region, workers))
         spec = await self._spec(project, command, region, shape, workers, catalog)
         for _ in range(PLACE_TRIES_MAX):
             cluster = await self._try_create(actor, project, name, command, spec, ask, once, guard, note)
@@ -268,3 +272,11 @@ class Creates:
             created_at=now,
             updated_at=now,
         )
+
+
+def _wants(command: CreateCluster, shape: InstanceType, region: str, workers: int) -> list[Want]:
+    """What is to be paid for: the workers, and the volumes made along with them."""
+    volumes = [
+        Want("volume", mount.new.region or region, mount.new.size_gib) for mount in command.mounts if mount.new
+    ]
+    return [Want(shape.id, region, workers, command.billing), *volumes]

@@ -18,7 +18,7 @@ from muster.contracts.orchestrator import Standing
 from muster.contracts.substrate import Power, Seen
 from muster.core.clusters.snapshot import Snapshot
 from muster.model.base import SECOND, Instant
-from muster.model.clusters import Node, NodeRole, Repair
+from muster.model.clusters import Cluster, Node, NodeRole, Repair
 from muster.model.phases import PROVISIONING, SERVING, STOPPED, NodePhase, Phase, VolumePhase
 
 LOOK_AGAIN = 2 * SECOND
@@ -91,6 +91,13 @@ class Substitute:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeSeats:
+    """Seats for the whole cluster anew, and on to the network."""
+
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class Converge:
     because: str
 
@@ -129,6 +136,7 @@ Step: TypeAlias = (
     | PowerOff
     | Free
     | Substitute
+    | TakeSeats
     | Converge
     | RunTests
     | Drain
@@ -455,14 +463,21 @@ def _leave(snapshot: Snapshot, sight: Sight, now: Instant, *, also: Sequence[str
 def _take_down(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
     cluster = snapshot.cluster
     staying = [node for node in snapshot.nodes if node.phase is not NodePhase.LEAVING]
-    if cluster.phase in STOPPED and not cluster.spec.paused and cluster.phase is Phase.PAUSED:
+    if cluster.phase is Phase.PAUSED and not cluster.spec.paused:
         return Move(Phase.NETWORK, "its owner resumed it")
     if staying:
         return Note(tuple(NodeMove(node, NodePhase.LEAVING, f"the cluster is {cluster.phase}") for node in staying))
     step = _leave(snapshot, sight, now, also=[cluster.id])
     if step is not None:
         return step
-    return Finish() if cluster.phase is Phase.DELETING else Rest()
+    return Finish() if cluster.phase is Phase.DELETING else _stopped(cluster)
+
+
+def _stopped(cluster: Cluster) -> Step:
+    """All is off. What can be paid for again comes back, unless its owner had paused it."""
+    if cluster.phase is not Phase.UNFUNDED or cluster.spec.unfunded_since is not None:
+        return Rest()
+    return Move(Phase.PAUSED, "its owner had paused it") if cluster.spec.paused else TakeSeats("it is paid for again")
 
 
 # --- small words ------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from muster.core.clusters.access import unbind_addresses
 from muster.core.clusters.nodes import Seat, free_ordinals, seat, seat_ops
 from muster.core.clusters.plan import NodeMove, Sight, plan
 from muster.core.clusters.requests import settle
+from muster.core.clusters.reseat import whole_ask, whole_seats
 from muster.core.clusters.snapshot import Snapshot, load_snapshot
 from muster.core.clusters.wishes import MEMBER_PHASES, fabric_wish, node_wish, target_of
 from muster.core.volumes.wishes import Wished, ended_volume
@@ -276,6 +277,25 @@ class ClusterReconciler:
             self._capacity.give_back(placement)
             raise
         return Advance(f"{len(seats)} nodes replaced")
+
+    @_perform.register
+    async def _(self, step: planning.TakeSeats, turn: Turn) -> Outcome:
+        """The seats are taken in the same batch in which the cluster sets out again."""
+        try:
+            placement = await self._capacity.place(whole_ask(turn.cluster, turn.snapshot.view.instance_type))
+        except (OutOfStock, NeverFits) as error:
+            return await self._wait(turn, f"hosts to come back on: {error.message}", turn.now + STOCK_RETRY)
+        seats = whole_seats(self._entropy, turn.cluster, turn.snapshot.nodes, placement, step.because, turn.now)
+        cluster = turn.cluster.advance(Phase.NETWORK, because=step.because, at=turn.now)
+        events = [_moved_event(cluster, turn.now)]
+        try:
+            await self._record(Step.NODES_INTEND, turn, cluster, ops=seat_ops(seats), events=events)
+        except UniqueViolation:
+            await self._capacity.refused(placement)
+        except BaseException:
+            self._capacity.give_back(placement)
+            raise
+        return Advance(step.because)
 
     @_perform.register
     async def _(self, step: planning.Finish, turn: Turn) -> Outcome:

@@ -13,6 +13,7 @@ import msgspec.structs
 
 from muster.contracts.clock import Clock, Entropy
 from muster.contracts.issuers import IssuerCheck
+from muster.contracts.metering import FREE, Purse, Want
 from muster.contracts.orchestrator import Feature, Orchestrator
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Insert, Op, Replace, Store, Wake
@@ -61,12 +62,16 @@ class ClusterService(Views):
         capacity: Capacity,
         orchestrator: Orchestrator,
         issuers: IssuerCheck | None = None,
+        purse: Purse = FREE,
     ) -> None:
         super().__init__(store, catalog)
         self._clock = clock
         self._entropy = entropy
         self._capacity = capacity
-        self._creates = Creates(store, clock, entropy, catalog, capacity, orchestrator, self.just_made, issuers)
+        self._purse = purse
+        self._creates = Creates(
+            store, clock, entropy, catalog, capacity, orchestrator, self.just_made, issuers, purse
+        )
         self._seating = Seating(store, entropy)
         self._orchestrator = orchestrator
 
@@ -151,8 +156,15 @@ class ClusterService(Views):
         gpus = view.instance_type.gpus if view.instance_type else admission.WHOLE_HOST_GPUS
         ask = Ask(spec.region, spec.gpu_type, gpus, growth)
         await self._capacity.fits_ever(ask)
-        guard = await self._seating.quota_guard(await self._seating.project(view.cluster.project_id), growth * gpus)
+        guard = await self._admitted(view.cluster, spec, growth, gpus)
         return await self._seat_and_wish(actor, view, ask, "resize", spec=spec, guard=guard, note=note)
+
+    async def _admitted(self, cluster: Cluster, spec: ClusterSpec, workers: int, gpus: int) -> list[Op]:
+        """Quota, then balance, for so many more workers; what guards them in the batch."""
+        project = await self._seating.project(cluster.project_id)
+        guard = await self._seating.quota_guard(project, workers * gpus)
+        await self._purse.require(project, [Want(spec.instance_type, spec.region, workers, spec.billing)])
+        return guard
 
     async def _seat_and_wish(
         self,
@@ -209,7 +221,7 @@ class ClusterService(Views):
         spec = msgspec.structs.replace(cluster.spec, paused=False)
         gpus = view.instance_type.gpus if view.instance_type else admission.WHOLE_HOST_GPUS
         control = 0 if spec.single_node else 2
-        guard = await self._seating.quota_guard(await self._seating.project(cluster.project_id), spec.workers * gpus)
+        guard = await self._admitted(cluster, spec, spec.workers, gpus)
         ask = Ask(spec.region, spec.gpu_type, gpus, spec.workers, control)
         return await self._seat_and_wish(actor, view, ask, "resume", spec=spec, guard=guard)
 

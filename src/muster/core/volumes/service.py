@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.contracts.clock import Clock, Entropy
+from muster.contracts.metering import FREE, Purse, Want
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Find, Replace, Store
 from muster.core.accounts.audit import audit
@@ -19,14 +20,26 @@ from muster.core.idempotency import REPEAT_WINDOW, Once
 from muster.core.paging import Page, page_of
 from muster.core.volumes.mounts import mounts_of, open_requests, tell_clusters
 from muster.core.volumes.wishes import Wished, check_size, edited_volume, ended_volume, grown_volume, new_volume
-from muster.errors import Invalid, NameTaken, NotFound, Protected, UniqueViolation, WrongPhase
+from muster.errors import (
+    InsufficientBalance,
+    Invalid,
+    NameTaken,
+    NotFound,
+    Protected,
+    QuotaExceeded,
+    UniqueViolation,
+    WrongPhase,
+)
 from muster.model.accounts import Actor, Project
 from muster.model.phases import VolumePhase
 from muster.model.volumes import Attachment, Volume
 
 
 class VolumeService:
-    def __init__(self, store: Store, clock: Clock, entropy: Entropy, catalog: CatalogService) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, entropy: Entropy, catalog: CatalogService, purse: Purse = FREE
+    ) -> None:
+        self._purse = purse
         self._store = store
         self._clock = clock
         self._entropy = entropy
@@ -63,6 +76,13 @@ class VolumeService:
             actor=actor,
             at=self._clock.now(),
         )
+        try:
+            await self._purse.require(project, [Want("volume", wished.volume.region, size_gib)])
+        except (InsufficientBalance, QuotaExceeded):
+            first = await self._same_create(wished.volume)  # the name comes before the balance
+            if first is None:
+                raise
+            return first
         return await self._accept(wished, once)
 
     async def _accept(self, wished: Wished, once: Once | None) -> Volume:
@@ -139,6 +159,8 @@ class VolumeService:
                 )
             if size_gib == volume.size_gib and not await self._gave_up(volume):
                 return volume
+            more = Want("volume", volume.region, size_gib - volume.size_gib)
+            await self._purse.require(await self._project(volume.project_id), [more])
             now = self._clock.now()
             wished = grown_volume(volume, size_gib, request_id=self._entropy.uuid(), actor=actor, at=now)
             return await self._write(wished, await mounts_of(self._store, id))

@@ -1,0 +1,68 @@
+"""What the rooms ask of money, without knowing who keeps the books.
+
+*Laws.* Usage follows phases and leases in the very batch that changes them: whoever keeps the books listens at the
+store (`Listener.beside`) and is called by nobody, so no writer can forget it. Whether a wish can be paid for is asked
+once, at admission, between quota and placement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, cast
+
+from muster.contracts.store import Batch, Op, Store
+from muster.model.accounts import Project
+
+
+class Want(NamedTuple):
+    """So much of an item, wished for: nodes of an instance type, or GiB of "volume"."""
+
+    item: str
+    region: str
+    quantity: int
+    billing: str = "on_demand"
+
+
+class Purse(Protocol):
+    async def require(self, project: Project, wants: Sequence[Want]) -> None:
+        """Raises InsufficientBalance or QuotaExceeded, with figures, when the project could not pay for this."""
+
+
+class Unlimited:
+    """Nobody asks for money."""
+
+    async def require(self, project: Project, wants: Sequence[Want]) -> None:
+        return None
+
+
+FREE: Purse = Unlimited()
+
+
+class Listener(Protocol):
+    async def beside(self, batch: Batch) -> Sequence[Op]:
+        """What must become true together with this batch."""
+
+
+class _Listened:
+    """Everything goes straight to the store behind; a batch takes along what its listener wants beside it."""
+
+    def __init__(self, behind: Store, listener: Listener) -> None:
+        self._behind = behind
+        self._listener = listener
+        # The hottest reads are bound once, so that they cost no more than without us.
+        self.get, self.find = behind.get, behind.find
+        self.head, self.heads = behind.head, behind.heads
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._behind, name)
+
+    async def apply(self, batch: Batch) -> Any:
+        beside = await self._listener.beside(batch)
+        if beside:
+            batch = Batch(batch.step, [*batch.ops, *beside], batch.events, batch.fence)
+        return await self._behind.apply(batch)
+
+
+def listened(store: Store, listener: Listener) -> Store:
+    # The wrapper keeps the contract by handing everything on, which no type checker can see: hence the cast.
+    return cast(Store, _Listened(store, listener))

@@ -1,0 +1,181 @@
+"""The meter: usage intervals opened and closed in the very batch that changes a phase or takes a lease.
+
+Leans on the store's contract and the listener's (contracts/metering.py). *Laws.* Called by nobody: it looks at what a
+batch changes and says what must be written beside it, so that no writer can forget it and no crash can come between.
+At most one interval is open per resource and class. A batch that moves nobody in or out of a class costs no reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from muster.contracts.clock import Clock
+from muster.contracts.store import Batch, Find, Insert, Op, Replace, Store, Wake
+from muster.core.billing.booking import closing_ops
+from muster.core.billing.rates import PriceBook
+from muster.model.base import SECOND, Instant, Noun
+from muster.model.billing import Usage, UsageClass
+from muster.model.catalog import Price
+from muster.model.clusters import Cluster, Node, NodeRole
+from muster.model.phases import PROVISIONING, SERVING, STOPPED, NodePhase, Phase, VolumePhase
+from muster.model.volumes import Volume
+
+KIND: Final = "billing"
+VOLUME_ITEM: Final = "volume"
+RECKON_AFTER: Final = 2 * SECOND
+"""How soon after a change an account's end of credit is reckoned anew: many changes become one reckoning."""
+
+Levels = Mapping[UsageClass, int]
+
+
+class Held(NamedTuple):
+    """Whose usage it is, and how much there is in each class."""
+
+    owner: Cluster | Volume
+    item: str
+    billing: str
+    levels: Levels
+    at: Instant
+
+
+def cluster_levels(cluster: Cluster, nodes: Sequence[Node]) -> Levels:
+    """How many workers of a cluster are in each class. Controllers and logins are never billed."""
+    if cluster.phase in STOPPED:
+        return {UsageClass.PAUSED: cluster.spec.workers}
+    levels: dict[UsageClass, int] = {}
+    for node in nodes:
+        if node.role is NodeRole.WORKER and node.phase is not NodePhase.GONE:
+            its = _node_class(cluster.phase, node.phase)
+            levels[its] = levels.get(its, 0) + 1
+    return levels
+
+
+def _node_class(phase: Phase, node: NodePhase) -> UsageClass:
+    if phase is Phase.FAILED:
+        return UsageClass.FAILED
+    if phase in PROVISIONING or phase not in SERVING:
+        return UsageClass.PROVISIONING
+    return _SERVING_CLASS.get(node, UsageClass.PROVISIONING)
+
+
+_SERVING_CLASS: Final = {
+    NodePhase.RUNNING: UsageClass.SERVING,
+    NodePhase.DRAINING: UsageClass.SERVING,
+    NodePhase.LOST: UsageClass.FAILED,
+    NodePhase.FAILED: UsageClass.FAILED,
+}
+
+
+def volume_levels(volume: Volume) -> Levels:
+    match volume.phase:
+        case VolumePhase.PROVISIONING:
+            return {UsageClass.PROVISIONING: volume.size_gib}
+        case VolumePhase.AVAILABLE if volume.unfunded_since is not None:
+            return {UsageClass.PAUSED: volume.actual_gib}
+        case VolumePhase.AVAILABLE:
+            return {UsageClass.SERVING: volume.actual_gib}
+        case VolumePhase.FAILED:
+            return {UsageClass.FAILED: volume.size_gib}
+        case _:
+            return {}
+
+
+class Meter:
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def beside(self, batch: Batch) -> Sequence[Op]:
+        clusters: dict[str, Cluster] = {}
+        nodes: dict[str, dict[str, Node]] = {}
+        ops: list[Op] = []
+        fresh: set[str] = set()
+        for op in batch.ops:
+            if not isinstance(op, Insert | Replace):
+                continue
+            noun: Noun = op.noun
+            if isinstance(noun, Node):
+                nodes.setdefault(noun.cluster_id, {})[noun.id] = noun
+            elif isinstance(noun, Cluster):
+                clusters[noun.id] = noun
+                if isinstance(op, Insert):
+                    fresh.add(noun.id)
+            elif isinstance(noun, Volume):
+                ops += await self._volume(noun, fresh=isinstance(op, Insert))
+        for id in {*clusters, *nodes}:
+            ops += await self._cluster(id, clusters.get(id), nodes.get(id, {}), fresh=id in fresh)
+        return ops
+
+    async def _cluster(
+        self, id: str, cluster: Cluster | None, moved: Mapping[str, Node], *, fresh: bool
+    ) -> Sequence[Op]:
+        if cluster is not None and not moved and not fresh and cluster.phase_since != cluster.updated_at:
+            return ()
+        cluster = cluster or await self._store.get(Cluster, id)
+        if cluster is None:
+            return ()
+        live = dict(moved) if fresh else {**{node.id: node for node in await self._live_nodes(id)}, **moved}
+        at = max(cluster.updated_at, *(node.phase_since for node in moved.values()), 0)
+        levels = cluster_levels(cluster, list(live.values()))
+        held = Held(cluster, cluster.spec.instance_type, cluster.spec.billing, levels, at)
+        return await self._follow(held, "cluster", fresh=fresh)
+
+    async def _live_nodes(self, cluster_id: str) -> list[Node]:
+        return await self._store.find(Find(Node, equals={"cluster_id": cluster_id, "gone_at": None}))
+
+    async def _volume(self, volume: Volume, *, fresh: bool) -> Sequence[Op]:
+        held = Held(volume, VOLUME_ITEM, "on_demand", volume_levels(volume), volume.updated_at)
+        return await self._follow(held, "volume", fresh=fresh)
+
+    async def _follow(self, held: Held, kind: str, *, fresh: bool) -> Sequence[Op]:
+        """Close what is no longer so, open what is so now."""
+        known = [] if fresh else await open_usages(self._store, held.owner.id)
+        same = [usage for usage in known if _unchanged(usage, held)]
+        over = [usage for usage in known if usage not in same]
+        kept = {usage.usage_class for usage in same}
+        begun = [_opened(held, kind, its, n) for its, n in held.levels.items() if n > 0 and its not in kept]
+        prices = await self._prices(held) if any(usage.charged for usage in over) else PriceBook(())
+        now = self._clock.now()
+        ops: list[Op] = [op for usage in over for op in closing_ops(usage, prices, held.at, now)]
+        ops += [Insert(usage) for usage in begun]
+        if any(usage.charged for usage in (*over, *begun)):
+            ops.append(Wake(KIND, held.owner.account_id, now + RECKON_AFTER))
+        return ops
+
+    async def _prices(self, held: Held) -> PriceBook:
+        """From the tables, not from memory: a price changed a moment ago in another process counts."""
+        query = Find(Price, equals={"item": held.item, "region": held.owner.region})
+        return PriceBook(await self._store.find(query))
+
+
+async def open_usages(store: Store, resource_id: str) -> list[Usage]:
+    return await store.find(Find(Usage, equals={"resource_id": resource_id, "closed_at": None}, order="opened_at"))
+
+
+def _unchanged(usage: Usage, held: Held) -> bool:
+    return held.levels.get(usage.usage_class) == usage.quantity and (usage.item, usage.billing) == (
+        held.item,
+        held.billing,
+    )
+
+
+def _opened(held: Held, kind: str, usage_class: UsageClass, quantity: int) -> Usage:
+    """The id is the resource's and its version's: the same batch twice cannot open two."""
+    owner = held.owner
+    return Usage(
+        id=f"{owner.id}.{owner.version}.{usage_class}",
+        account_id=owner.account_id,
+        project_id=owner.project_id,
+        kind=kind,
+        resource_id=owner.id,
+        resource_name=owner.name,
+        item=held.item,
+        region=owner.region,
+        billing=held.billing,
+        usage_class=usage_class,
+        quantity=quantity,
+        opened_at=held.at,
+        open_key=f"{owner.id}.{usage_class}",
+        booked_until=held.at,
+    )

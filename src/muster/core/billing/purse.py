@@ -1,0 +1,118 @@
+"""Can this be paid for? Asked at admission, between quota and placement, for whatever will cost money.
+
+Leans on the store's contract. *Laws.* A pre-paid account needs credit for the first 24 hours of what it asks for; a
+post-paid one does not. A project with a budget needs room in it, whoever pays. A refusal says all its figures. That
+an account is post-paid and unbudgeted is believed for a moment, since every create asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from muster.contracts.clock import Clock
+from muster.contracts.metering import Want
+from muster.contracts.store import Store
+from muster.core.billing.funds import (
+    funds_of,
+    ledger_of,
+    open_of_account,
+    price_book,
+    spent_by_project,
+)
+from muster.core.billing.rates import PriceBook, share, spent
+from muster.errors import InsufficientBalance, QuotaExceeded
+from muster.model.accounts import Account, Project
+from muster.model.base import DAY, SECOND, Instant
+from muster.model.billing import CURRENCY, METERED, MICRO, Budget, Usage
+
+FIRST: Final = DAY
+BELIEVED: Final = 2 * SECOND
+
+
+class HousePurse:
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._free: dict[str, Instant] = {}  # project -> until when it is believed to be post-paid and unbudgeted
+
+    async def require(self, project: Project, wants: Sequence[Want]) -> None:
+        now = self._clock.now()
+        if self._free.get(project.id, 0) > now:
+            return
+        account = await self._store.get(Account, project.account_id)
+        budget = await self._store.get(Budget, project.id)
+        postpaid = account is None or account.postpaid
+        if postpaid and budget is None:
+            self._free = {project.id: now + BELIEVED}
+            return
+        prices = await price_book(self._store)
+        cost = first_cost(prices, wants, now)
+        usages = await open_of_account(self._store, project.account_id)
+        if not postpaid:
+            await self._require_credit(project, cost, usages, prices, now)
+        if budget is not None:
+            await self._require_budget(project, budget, cost, usages, prices, now)
+
+    async def _require_credit(
+        self, project: Project, cost: int, usages: Sequence[Usage], prices: PriceBook, now: Instant
+    ) -> None:
+        funds = funds_of(await ledger_of(self._store, project.account_id), usages, prices, now)
+        if cost == 0 or funds.available >= cost:
+            return
+        raise InsufficientBalance(
+            f"the first 24 hours cost {money(cost)}, and the account has {money(funds.available)}",
+            hint=f"top up at least {money(cost - funds.available)}, or ask for less",
+            details={
+                "currency": CURRENCY,
+                "needed_micro": cost,
+                "balance_micro": funds.available,
+                "missing_micro": cost - funds.available,
+                "accrued_micro": funds.accrued,
+                "spent_per_hour_micro": funds.hourly,
+            },
+        )
+
+    async def _require_budget(
+        self,
+        project: Project,
+        budget: Budget,
+        cost: int,
+        usages: Sequence[Usage],
+        prices: PriceBook,
+        now: Instant,
+    ) -> None:
+        so_far = await spent_by_project(self._store, project.id, usages, prices, now)
+        left = budget.monthly_micro - so_far
+        if cost == 0 or cost <= left:
+            return
+        details: dict[str, Any] = {
+            "currency": CURRENCY,
+            "budget_micro": budget.monthly_micro,
+            "spent_micro": so_far,
+            "left_micro": left,
+            "needed_micro": cost,
+        }
+        raise QuotaExceeded(
+            f"the first 24 hours cost {money(cost)}, and the budget of project {project.name} has {money(left)} left "
+            "this month",
+            hint="raise the budget, ask for less, or wait for the next month",
+            details=details,
+        )
+
+
+def first_cost(prices: PriceBook, wants: Sequence[Want], now: Instant) -> int:
+    """What these wishes cost in their first 24 hours; what is paid for by contract is asked for elsewhere."""
+    rates = (
+        want.quantity * share(prices.at(want.item, want.region, want.billing, now))
+        for want in wants
+        if want.billing in METERED
+    )
+    return spent(sum(rates), FIRST)
+
+
+def money(micro: int) -> str:
+    """For people: two digits, downwards, so that nobody is promised a cent too much."""
+    cents = micro * 100 // MICRO
+    sign = "-" if cents < 0 else ""
+    return f"{sign}{abs(cents) // 100:,}.{abs(cents) % 100:02d} {CURRENCY}"
