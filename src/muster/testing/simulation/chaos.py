@@ -61,24 +61,29 @@ class Chaos:
 
 
 class At:
-    """Dies at one named door, the first time it is reached; for the exhaustive twin."""
+    """Dies at one named door, the first time it is reached (at none, when none is named); for the exhaustive twin."""
 
-    def __init__(self, step: Step, side: str) -> None:
-        self._step = step
-        self._side = side
+    def __init__(self, step: Step | None = None, side: str = "before") -> None:
+        self._door = (step, side)
         self.dead = False
-        self.reached: set[tuple[Step, str]] = set()
+        self.reached: set[Step] = set()
+
+    def risen(self) -> At:
+        """The doors of the next process, which lives; what was reached stays reached."""
+        after = At()
+        after.reached = self.reached
+        return after
 
     async def before(self, step: Step) -> None:
-        self._door(step, "before")
+        self._pass(step, "before")
 
     async def after(self, step: Step) -> None:
-        self._door(step, "after")
+        self._pass(step, "after")
 
-    def _door(self, step: Step, side: str) -> None:
+    def _pass(self, step: Step, side: str) -> None:
         if self.dead:
             raise Crash(step)
-        self.reached.add((step, side))
-        if (step, side) == (self._step, self._side):
+        self.reached.add(step)
+        if (step, side) == self._door:
             self.dead = True
             raise Crash(step)

@@ -106,7 +106,7 @@ class History:
         self._always = always
         self._eventually = eventually
         self._ledger = Ledger()
-        self._images: list[Image | None] = [None] * plot.engines
+        self._images: list[Image[Chaos] | None] = [None] * plot.engines
         self._calm = False
 
     async def run(self) -> Report:
@@ -180,7 +180,7 @@ class History:
 
     # --- processes that die and come back -------------------------------------------------------------------------
 
-    def _boot(self, slot: int, *, calm: bool = False) -> Image:
+    def _boot(self, slot: int, *, calm: bool = False) -> Image[Chaos]:
         chaos = Chaos(
             self._clock,
             self._dice,
@@ -277,6 +277,7 @@ class History:
                 now=self._clock.now(),
                 stale_views=self._stale_views,
                 summaries=self._summaries,
+                failures=self._failures,
             )
             self.report.clusters = await store.count(Find(Cluster))
             for name, invariant in invariants.items():
@@ -307,6 +308,9 @@ class History:
                 await image.house.capacity.sync()
                 told.append(image.house.capacity.summary())
         return told
+
+    def _failures(self) -> int:
+        return sum(image.engine.failures for image in self._images if image and not image.failpoints.dead)
 
     async def _sign(self) -> None:
         store = SqliteStore.open(self._files.store, inline=True, fsync=False)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from muster.app import StorePlaces
 from muster.contracts.clock import Clock, Entropy
+from muster.contracts.orchestrator import Orchestrator
+from muster.contracts.steps import Failpoints
+from muster.contracts.store import Store
+from muster.contracts.substrate import Substrate
 from muster.core.access.pool import simulated_pools
 from muster.core.house import FleetFacts, House, build_house, reconcilers_of
 from muster.dialects.native.routes import Native
@@ -22,9 +27,10 @@ from muster.store.sqlite import SqliteStore
 from muster.substrates.simulated.desk import SimulatedFaultDesk
 from muster.substrates.simulated.substrate import SimulatedSubstrate
 from muster.substrates.simulated.world import SimulatedWorld
-from muster.testing.simulation.chaos import Chaos
 from muster.web.asgi import App
 from muster.web.metrics import Metrics
+
+F = TypeVar("F", bound=Failpoints)
 
 
 class Lost(Exception):
@@ -39,17 +45,42 @@ class Files:
     world: SimulatedWorld
 
 
-class Image:
-    """Everything that a crash drops: connections, caches, tasks."""
+class Drivers(NamedTuple):
+    """What stands behind the doors of an image."""
+
+    store: Store
+    substrate: Substrate
+    orchestrator: Orchestrator
+
+
+def as_they_are(drivers: Drivers) -> Drivers:
+    return drivers
+
+
+class Image(Generic[F]):
+    """Everything that a crash drops: connections, caches, tasks. `dress` may put something before the drivers."""
 
     def __init__(
-        self, files: Files, clock: Clock, entropy: Entropy, failpoints: Chaos, *, pace: Pace, api: bool
+        self,
+        files: Files,
+        clock: Clock,
+        entropy: Entropy,
+        failpoints: F,
+        *,
+        pace: Pace,
+        api: bool,
+        dress: Callable[[Drivers], Drivers] = as_they_are,
     ) -> None:
         self.failpoints = failpoints
         self._raw_store = SqliteStore.open(files.store, inline=True, fsync=False)
-        self.store = store_with(failpoints, self._raw_store)
-        self.substrate = substrate_with(failpoints, SimulatedSubstrate(files.world, clock))
-        self.orchestrator = orchestrator_with(failpoints, SimulatedOrchestrator(files.world, clock))
+        store, substrate, orchestrator = dress(
+            Drivers(
+                self._raw_store, SimulatedSubstrate(files.world, clock), SimulatedOrchestrator(files.world, clock)
+            )
+        )
+        self.store = store_with(failpoints, store)
+        self.substrate = substrate_with(failpoints, substrate)
+        self.orchestrator = orchestrator_with(failpoints, orchestrator)
         self.desk = SimulatedFaultDesk(files.world, entropy, StorePlaces(self._raw_store))
         self.house: House = build_house(
             store=self.store,

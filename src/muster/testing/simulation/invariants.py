@@ -48,6 +48,7 @@ class Outside:
     now: Instant
     stale_views: Callable[[], Awaitable[list[str]]]
     summaries: Callable[[], Awaitable[list[list[Stock]]]]
+    failures: Callable[[], int]
 
 
 Broken: TypeAlias = str | None
@@ -171,14 +172,24 @@ async def views_are_fresh(outside: Outside) -> Broken:
     return stale[0] if stale else None
 
 
+async def nothing_raises(outside: Outside) -> Broken:
+    """What a driver or the store refuses becomes a Wait with its reason; anything else that is raised is our bug."""
+    failures = outside.failures()
+    return f"{failures} reconciles raised what they should not" if failures else None
+
+
 async def everything_settles(outside: Outside) -> Broken:
-    """Eventually: settled, gone, or honestly stuck."""
+    """Eventually: settled, gone, or honestly stuck: for want of a host, and saying so."""
     rest = (Phase.READY, Phase.DEGRADED, Phase.FAILED, Phase.PAUSED, Phase.GONE)
     for cluster in await outside.store.find(Find(Cluster)):
-        if cluster.phase not in rest and cluster.stuck_since(outside.now) is None:
+        wants_host = cluster.status.waiting_for.startswith("a host to replace")
+        if cluster.phase not in rest and not (wants_host and cluster.stuck_since(outside.now)):
             return f"cluster {cluster.name} is still {cluster.phase}, waiting for {cluster.status.waiting_for!r}"
         if cluster.delete_wished_at is not None and cluster.phase is not Phase.GONE:
             return f"cluster {cluster.name} was to be deleted and is {cluster.phase}"
+    for volume in await outside.store.find(Find(Volume)):
+        if volume.phase in (VolumePhase.PROVISIONING, VolumePhase.DELETING):
+            return f"volume {volume.name} is still {volume.phase}: {volume.because}"
     return None
 
 
@@ -243,6 +254,7 @@ ALWAYS: Final[dict[str, Invariant]] = {
         one_create_one_cluster,
         no_secret_in_an_event,
         views_are_fresh,
+        nothing_raises,
     )
 }
 EVENTUALLY: Final[dict[str, Invariant]] = {

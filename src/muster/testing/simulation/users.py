@@ -31,7 +31,7 @@ class Client:
         key: str,
         clock: Clock,
         entropy: Entropy,
-        image: Callable[[], Image | None],
+        image: Callable[[], Image[Any] | None],
         ledger: Ledger,
         tell: Callable[[str], None],
     ) -> None:
@@ -158,7 +158,7 @@ class User(Client):
     async def _reconfigure(self) -> None:
         cluster = await self.some("clusters")
         if cluster:
-            config = {"scripts": {"nodeset_init": f"echo {self._entropy.chance()}"}}
+            config = {"scripts": {"nodeset_init": f"#!/bin/bash\necho {self._entropy.chance()}"}}
             await self.say("PATCH", f"/clusters/{cluster['id']}", {"config": config})
 
     async def _pause(self) -> None:
