@@ -340,6 +340,21 @@ def test_clusters_run_on_while_hostd_is_killed_and_are_adopted(tmp_path: Path) -
     on_a_cluster(tmp_path, story)
 
 
+def test_a_single_instance_is_a_cluster_of_one(tmp_path: Path) -> None:
+    def prepare(cluster: SlurmCluster) -> None:
+        cluster.control = ()
+
+    async def story(cluster: SlurmCluster) -> None:
+        said = await cluster.says("worker-0", "srun --gpus=2 sh -c 'hostname; echo $CUDA_VISIBLE_DEVICES'")
+        assert said.split() == ["worker-0", "0,1"]
+        facts = await cluster.orchestrator.access(await cluster.now())
+        assert facts.login_name == "worker-0"
+        assert facts.ssh_port
+        assert await cluster.standing("worker-0") is Standing.IDLE
+
+    on_a_cluster(tmp_path, story, workers=1, prepare=prepare)
+
+
 def test_two_homes_on_one_machine_never_touch_one_another(tmp_path: Path) -> None:
     async def told() -> None:
         for name in ("one", "two"):

@@ -37,6 +37,7 @@ class SlurmCluster:
         self.workers: list[str] = []
         self.generation = 0
         self.boots: dict[str, int] = {}
+        self.control: tuple[str, ...] = ("controller", "login")
 
     @property
     def fence(self) -> Fence:
@@ -46,9 +47,7 @@ class SlurmCluster:
         return f"{self.id}-{name}"
 
     def wishes(self) -> list[NodeWish]:
-        control = [
-            node_wish(self.key(role), fabric=self.id, name=role, role=role) for role in ("controller", "login")
-        ]
+        control = [node_wish(self.key(role), fabric=self.id, name=role, role=role) for role in self.control]
         workers = [node_wish(self.key(name), fabric=self.id, name=name, gpus=GPUS) for name in self.workers]
         return [
             replace(wish, mounts=self.mounts, generation=self.boots.get(wish.name, 1))
