@@ -272,6 +272,23 @@ def test_a_killed_node_is_down_at_once_and_its_job_is_requeued(tmp_path: Path) -
     on_a_cluster(tmp_path, story)
 
 
+def test_a_requeued_job_runs_again_soon(tmp_path: Path) -> None:
+    async def story(cluster: SlurmCluster) -> None:
+        job = await cluster.says("login", "sbatch --parsable --requeue --wrap 'sleep 600'")
+        await _until_says(cluster, "login", f"squeue -h -j {job} -o %T", "RUNNING")
+        struck = await cluster.says("login", f"squeue -h -j {job} -o %N")
+        other = {"worker-0": "worker-1", "worker-1": "worker-0"}[struck]
+        cluster.kill_init(struck)
+        for _ in range(160):
+            await cluster.standing(struck)
+            if await cluster.says("login", f"squeue -h -j {job} -o %T:%N") == f"RUNNING:{other}":
+                return
+            await asyncio.sleep(0.3)
+        raise AssertionError(await cluster.says("login", f"scontrol show job {job}"))
+
+    on_a_cluster(tmp_path, story)
+
+
 def test_a_killed_slurmd_is_noticed_and_mended(tmp_path: Path) -> None:
     async def story(cluster: SlurmCluster) -> None:
         woken = asyncio.Event()

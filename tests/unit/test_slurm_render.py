@@ -24,6 +24,7 @@ from muster.orchestrators.slurm.render import (
     roles_of,
     workers_of,
 )
+from muster.orchestrators.slurm.requeue import requeued
 
 SECRET = b"a home's secret"
 
@@ -167,6 +168,16 @@ def test_the_port_has_the_first_say_in_a_standing() -> None:
     assert roster.standing(None, Knock.OPEN) is Standing.ABSENT
     assert roster.standing(None, Knock.SILENT) is Standing.UNKNOWN
     assert roster.standing("a word of a later Slurm", Knock.OPEN) is Standing.UNKNOWN
+
+
+def test_only_requeued_jobs_are_hastened() -> None:
+    shown = (
+        "JobId=1 JobName=a JobState=PENDING Reason=BeginTime Restarts=1 StartTime=x\n"
+        "JobId=2 JobName=b JobState=PENDING Reason=BeginTime Restarts=0\n"
+        "JobId=3 JobName=c JobState=PENDING Reason=Resources Restarts=1\n"
+        "JobId=4 JobName=d JobState=RUNNING Reason=None Restarts=1\n"
+    )
+    assert requeued(shown) == ["1"]
 
 
 def test_slurm_is_told_only_of_those_it_still_believes_in() -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from muster.contracts.clock import Clock
 from muster.contracts.hands import File, Hands, Knock
-from muster.contracts.orchestrator import Feature, Progress, Rendered, Standing, Target, Tested
+from muster.contracts.orchestrator import Feature, Member, Progress, Rendered, Standing, Target, Tested
 from muster.contracts.substrate import Fence
 from muster.errors import DriverError, Never, TryLater
 from muster.model.clusters import AccessFacts, CheckResult, ClusterType
@@ -24,6 +24,7 @@ from muster.orchestrators.slurm.background import Background
 from muster.orchestrators.slurm.campaign import Campaign, forget, mark_down, states
 from muster.orchestrators.slurm.probes import Probes
 from muster.orchestrators.slurm.render import USER, controller_of, digest_of, files_of, login_of, workers_of
+from muster.orchestrators.slurm.requeue import hasten_requeued
 
 LOOK_AGAIN_MS: Final = 40
 _FEATURES: Final = frozenset({Feature.PAUSE, Feature.RESIZE, Feature.SLURM_SCRIPTS, Feature.SECURITY_GROUPS})
@@ -40,6 +41,7 @@ class SlurmOrchestrator:
         self._campaigns: Background[Progress] = Background()
         self._exams: Background[list[CheckResult]] = Background()
         self._probes = Probes(hands, clock)
+        self._errands: dict[str, asyncio.Task[None]] = {}
         self._converged: dict[str, str] = {}
         self._troubles: dict[str, str] = {}  # why the last attempt failed, told while the next is under way
 
@@ -111,8 +113,20 @@ class SlurmOrchestrator:
                 standing[worker.node_id] = roster.standing(words.get(worker.name), by_name[worker.name])
         if words is not None:
             # Slurm learns at once what it would find out in half a minute; jobs there are requeued
-            await mark_down(self._hands, head, roster.fallen(words, by_name), "it does not answer")
+            fallen = roster.fallen(words, by_name)
+            await mark_down(self._hands, head, fallen, "it does not answer")
+            if fallen:
+                self._hasten(target.cluster_id, head)
         return standing
+
+    def _hasten(self, cluster_id: str, head: Member) -> None:
+        known = self._errands.get(cluster_id)
+        if known is None or known.done():
+            self._errands[cluster_id] = asyncio.create_task(self._errand(head))
+
+    async def _errand(self, head: Member) -> None:
+        with contextlib.suppress(DriverError):  # the cluster may well end meanwhile
+            await hasten_requeued(self._hands, self._clock, head)
 
     async def _words(self, target: Target, knock: Knock) -> dict[str, str] | None:
         """slurmctld's own list; None when it cannot be asked, and an empty one before there is any."""
@@ -181,6 +195,9 @@ class SlurmOrchestrator:
         return ""
 
     async def close(self) -> None:
+        for errand in self._errands.values():
+            errand.cancel()
+        await asyncio.gather(*self._errands.values(), return_exceptions=True)
         for part in (self._probes, self._campaigns, self._exams):
             with contextlib.suppress(asyncio.CancelledError):
                 await part.close()
