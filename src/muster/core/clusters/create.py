@@ -6,6 +6,7 @@ again is the first answer again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -76,6 +77,7 @@ class Creates:
         self._orchestrator = orchestrator
         self._issuers = issuers
         self._seating = Seating(store, entropy)
+        self._under_way: dict[tuple[str, str], asyncio.Event] = {}
 
     async def create(
         self, actor: Actor, command: CreateCluster, once: Once | None = None, note: Note | None = None
@@ -90,6 +92,9 @@ class Creates:
         self._check_create(command, catalog)
         require_write(actor)
         project = await self._seating.project(own_project(actor, command.project_id))
+        if (project.id, name) in self._under_way:
+            return await self._after_the_other(project, name, command, once)
+        self._under_way[project.id, name] = asyncio.Event()
         try:
             return await self._admit(actor, project, name, command, shape, workers, once, note)
         except (NeverFits, QuotaExceeded, InsufficientBalance, OutOfStock, UniqueViolation):
@@ -102,6 +107,18 @@ class Creates:
         except VersionMismatch:
             self._seating.forget(project.id)
             raise
+        finally:
+            self._under_way.pop((project.id, name)).set()
+
+    async def _after_the_other(
+        self, project: Project, name: str, command: CreateCluster, once: Once | None
+    ) -> Cluster:
+        """A create of this name is under way in this very process: a client that is told nothing yet repeats itself."""
+        await self._under_way[project.id, name].wait()
+        first = await self._first_answer(project, name, command, once)
+        if first is None:
+            raise VersionMismatch("cluster", name)  # the other was refused: decide anew
+        return first
 
     async def _admit(
         self,
