@@ -113,7 +113,7 @@ class Creates:
     async def _after_the_other(
         self, project: Project, name: str, command: CreateCluster, once: Once | None
     ) -> Cluster:
-        """A create of this name is under way in this very process: a client that is told nothing yet repeats itself."""
+        """A create of this name is under way in this process: a client that is told nothing yet repeats itself."""
         await self._under_way[project.id, name].wait()
         first = await self._first_answer(project, name, command, once)
         if first is None:
