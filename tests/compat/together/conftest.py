@@ -1,7 +1,7 @@
 """Together's own clients, unmodified, each version in its own environment, against a real server over loopback.
 
-./check makes the environments (.venv-compat-together-VERSION) from hash-locked files. The stories under drive/ are run
-by those environments' Python; they know nothing of Muster but an address and a key.
+./check makes the environments (.venv-compat-together-VERSION) from hash-locked files. The stories under drive/ are
+run by those environments' Python; they know nothing of Muster but an address and a key.
 """
 
 from __future__ import annotations

@@ -365,15 +365,16 @@ class ClusterReconciler:
 
     async def _cordon_dead(self, moves: Sequence[NodeMove], now: Instant) -> list[Op]:
         """A host under a node that died takes no new ones until the operator has looked at it; and the health room
-        is told."""
-        lost = [move.node for move in moves if move.phase is NodePhase.LOST]
-        ids = {node.host_id for node in lost if node.host_id}
+        is told of the dead, and of those that are back."""
+        news = any(NodePhase.LOST in (move.phase, move.node.phase) for move in moves)
+        told: list[Op] = [Wake("health", moves[0].node.cluster_id, now)] if news else []
+        ids = {move.node.host_id for move in moves if move.phase is NodePhase.LOST and move.node.host_id}
         if not ids:
-            return []
+            return told
         hosts = await self._store.find(Find(Host, one_of={"id": sorted(ids)}))
         reason = "a node died on it; uncordon it when it has been looked at"
         cordons = [Replace(changed(host, cordoned=True, cordon_reason=reason)) for host in hosts if not host.cordoned]
-        return [*cordons, Wake("health", lost[0].cluster_id, now)]
+        return [*cordons, *told]
 
     async def _sweep_away(self, id: str, claim: Claim) -> Outcome:
         """The cluster is gone (or was never known): nothing may be left of it on the fleet."""

@@ -120,7 +120,8 @@ def _awaiting(ward: Ward, remediation: Remediation, node: Node | None, now: Inst
         return End(remediation, RemediationState.AUTO_RESOLVED, "the instance has left the cluster")
     if node.phase is NodePhase.RUNNING:
         return End(remediation, RemediationState.AUTO_RESOLVED, f"{node.name} is back: {node.because}")
-    return Watch(f"an approval for {remediation.node_name}", now + LOOK_AGAIN_SLOW)
+    still = node.phase in (NodePhase.LOST, NodePhase.FAILED)
+    return Watch(f"an approval for {remediation.node_name}", now + (LOOK_AGAIN_SLOW if still else LOOK_AGAIN))
 
 
 def _pending(ward: Ward, remediation: Remediation, node: Node | None, now: Instant) -> Step:

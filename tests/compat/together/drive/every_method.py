@@ -65,7 +65,7 @@ def field_by_field(cluster: Any, volume_id: str) -> None:
         assert node.memory_gib > 0
         assert len(node.networks) == 1
     text = base64.b64decode(cluster.kube_config).decode()
-    assert f"name: \"{cluster.cluster_name}\"" in text
+    assert f'name: "{cluster.cluster_name}"' in text
     if VERSION < (2, 10):
         assert (cluster.driver_version, cluster.duration_hours) == ("CUDA_12_6_560", 0)
         assert cluster.gpu_worker_nodes[0].node_name == "worker-0"
