@@ -35,6 +35,7 @@ from muster.core.accounts.events import Retention
 from muster.core.house import FleetFacts, House, build_house, reconcilers_of
 from muster.dialects.native.routes import Native
 from muster.dialects.native.watch import Watch
+from muster.dialects.tensorpool.routes import TensorPool
 from muster.dialects.together.routes import Together
 from muster.engine.engine import Engine, Pace
 from muster.engine.failpoints import DieAt, orchestrator_with, store_with, substrate_with
@@ -132,6 +133,7 @@ FLEETS: Final[dict[str, Callable[[Settings, Clock, Entropy, Store], Fleet]]] = {
 DIALECTS: Final[tuple[Callable[[House, Watch], Dialect], ...]] = (
     Native,
     lambda house, _: Together(house),
+    lambda house, _: TensorPool(house),
 )
 """How others speak to us. The first one words the refusal of paths that nobody claims."""
 

@@ -39,10 +39,11 @@ class Views:
         if len(self._just_made) > JUST_MADE_MAX:
             self._just_made.pop(next(iter(self._just_made)))
 
-    async def rendered(self, actor: Actor, id: str, name: str, render: Render) -> bytes:
-        """The document of one cluster, by `name`'s renderer."""
+    async def rendered(self, actor: Actor, id: str, name: str, render: Render, *, accepted: bool = False) -> bytes:
+        """The document of one cluster, by `name`'s renderer. `accepted` is said by the answer to its own create:
+        whoever asks later, through whatever dialect, is told how it stands."""
         made = self._just_made.pop(id, None)
-        if made is not None and sees(actor, made[0].project_id):
+        if accepted and made is not None and sees(actor, made[0].project_id):
             return await self._first_document(made, name, render)
         head = await self._store.head(Cluster, id)
         if head is None:

@@ -91,7 +91,7 @@ class Clusters:
         return at_rest(cluster)
 
     async def _told(self, call: Call, id: str, status: int = 200, place: bool = False) -> Reply:
-        document = await self._clusters.rendered(call.actor, id, KEPT_AS, self._render)
+        document = await self._clusters.rendered(call.actor, id, KEPT_AS, self._render, accepted=place)
         headers = [("etag", tag_of(document))]
         if place:
             headers.append(("location", f"{BASE}/clusters/{id}"))

@@ -1,0 +1,158 @@
+"""TensorPool's dialect: one visible table of everything it answers.
+
+Leans on the handlers beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from muster.contracts.http import Call, Handler, Reply, Route, SocketRoute
+from muster.core.house import House
+from muster.dialects.tensorpool import answers, refusals, wire
+from muster.dialects.tensorpool.clusters import Clusters
+from muster.dialects.tensorpool.openapi import build
+from muster.dialects.tensorpool.people import People
+from muster.dialects.tensorpool.requests import Requests
+from muster.dialects.tensorpool.storage import Storage
+from muster.errors import CallError, Unauthenticated
+
+ROOMS: Final = ("/cluster", "/request", "/storage", "/object-storage", "/job", "/ssh", "/user", "/health")
+
+
+class Row(NamedTuple):
+    """One call: what it is, what it takes and what it gives."""
+
+    method: str
+    path: str
+    handle: Handler
+    tag: str
+    summary: str
+    status: int
+    answer: type[msgspec.Struct]
+    body: type[msgspec.Struct] | None = None
+    query: tuple[str, ...] = ()
+
+
+def cluster_rows(clusters: Clusters, requests: Requests) -> Sequence[Row]:
+    made = answers.ClusterCreateRestResponse
+    return (
+        Row("POST", "/cluster/create", clusters.create, "cluster", "Create cluster", 202, made, wire.NewCluster),
+        Row(
+            "GET",
+            "/cluster/list",
+            clusters.every,
+            "cluster",
+            "List clusters",
+            200,
+            answers.ClusterList,
+            query=("include_org", "instances"),
+        ),
+        Row("GET", "/cluster/info/{cluster_id}", clusters.info, "cluster", "One cluster", 200, answers.ClusterInfo),
+        Row(
+            "PATCH",
+            "/cluster/edit/{cluster_id}",
+            clusters.edit,
+            "cluster",
+            "Rename or protect a cluster",
+            202,
+            answers.Accepted,
+            wire.ClusterChange,
+        ),
+        Row(
+            "GET",
+            "/cluster/operations/{cluster_id}",
+            clusters.operations,
+            "cluster",
+            "What was asked of a cluster",
+            200,
+            answers.Operations,
+            query=("type", "status"),
+        ),
+        Row(
+            "DELETE", "/cluster/{cluster_id}", clusters.destroy, "cluster", "Destroy a cluster", 202, answers.Accepted
+        ),
+        Row("GET", "/ssh/{instance_id}", clusters.ssh, "ssh", "The way in", 200, answers.Ssh, query=("system",)),
+        Row("GET", "/request/info/{request_id}", requests.info, "requests", "One request", 200, answers.Request),
+    )
+
+
+def storage_rows(storage: Storage) -> Sequence[Row]:
+    one, tag = "/storage/info/{storage_id}", "storage"
+    edit = "/storage/edit/{storage_id}"
+    return (
+        Row(
+            "POST",
+            "/storage/create",
+            storage.create,
+            tag,
+            "Make storage",
+            202,
+            answers.StorageCreated,
+            wire.NewStorage,
+        ),
+        Row("GET", "/storage/list", storage.every, tag, "List", 200, answers.StorageList, query=("include_org",)),
+        Row("GET", one, storage.info, tag, "One storage volume", 200, answers.StorageInfo),
+        Row("PATCH", edit, storage.edit, tag, "Rename, protect or grow", 202, answers.Accepted, wire.StorageChange),
+        Row("POST", "/storage/attach", storage.attach, tag, "Mount at /mnt/ID", 202, answers.Attaching, wire.Attach),
+        Row("POST", "/storage/detach", storage.detach, tag, "Take it off", 202, answers.Accepted, wire.Detach),
+        Row("GET", "/storage/quote", storage.quote, tag, "What it costs", 200, answers.Quote, query=("size",)),
+        Row("DELETE", "/storage/{storage_id}", storage.destroy, tag, "Destroy storage", 202, answers.Accepted),
+    )
+
+
+def people_rows(people: People) -> Sequence[Row]:
+    keys, tag = "/user/ssh-key", "user"
+    return (
+        Row("POST", "/health", people.health, tag, "The gate before every command", 200, answers.Health, wire.Health),
+        Row("GET", "/user/info", people.user, tag, "Who this key is", 200, answers.UserInfo),
+        Row("GET", "/user/organization/info", people.organization, tag, "Who pays", 200, answers.OrganizationInfo),
+        Row("POST", f"{keys}/add", people.add_key, tag, "Save an SSH key", 200, answers.KeyAdded, wire.NewKey),
+        Row("GET", f"{keys}/list", people.keys, tag, "SSH keys", 200, answers.KeyList, query=("include_org",)),
+        Row("DELETE", f"{keys}/remove/{{key_id}}", people.remove_key, tag, "Forget a key", 200, answers.Said),
+    )
+
+
+class TensorPool:
+    """The dialect as the door is handed it."""
+
+    name = "tensorpool"
+
+    def __init__(self, house: House) -> None:
+        rows = (
+            *cluster_rows(Clusters(house), Requests(house)),
+            *storage_rows(Storage(house)),
+            *people_rows(People(house)),
+        )
+        self._page = msgspec.json.encode(build(rows))
+        self._routes = (
+            *(Route(row.method, row.path, row.handle, name=f"{row.method} {row.path}") for row in rows),
+            Route("GET", "/openapi.json", self._openapi, name="GET /openapi.json", open=True),
+        )
+
+    async def _openapi(self, call: Call) -> Reply:
+        return Reply(200, self._page)
+
+    def routes(self) -> Sequence[Route]:
+        return self._routes
+
+    def sockets(self) -> Sequence[SocketRoute]:
+        return ()
+
+    def claims(self, path: str) -> bool:
+        return any(path == room or path.startswith(f"{room}/") for room in ROOMS)
+
+    def credentials(self, headers: Mapping[str, str], query: str) -> str | None:
+        scheme, _, secret = (headers.get("authorization") or "").partition(" ")
+        if scheme and scheme.lower() != "bearer":
+            raise Unauthenticated("the Authorization header is not a bearer key", hint="set TENSORPOOL_KEY")
+        return secret.strip() or None
+
+    def refuse(self, error: CallError, call: Call) -> Reply:
+        return refusals.refusal(error, call)
+
+    def crash(self, call: Call) -> Reply:
+        return refusals.crash(call)
