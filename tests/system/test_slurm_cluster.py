@@ -357,6 +357,30 @@ def test_clusters_run_on_while_hostd_is_killed_and_are_adopted(tmp_path: Path) -
     on_a_cluster(tmp_path, story)
 
 
+def test_accounting_is_a_choice_and_can_be_made_later(tmp_path: Path) -> None:
+    async def story(cluster: SlurmCluster) -> None:
+        running = await cluster.says("login", "sbatch --parsable --exclusive -w worker-0 --wrap 'sleep 600'")
+        await cluster.until_standing("worker-0", Standing.BUSY)
+        assert (await cluster.run("login", "sacct")).code != 0, "off by default"
+        cluster.config = ClusterConfig(accounting=True)
+        progress = await cluster.converge()
+        assert not progress.failed, progress
+        await cluster.until_standing("worker-1", Standing.IDLE)
+        job = await cluster.says("login", "sbatch --parsable --wait -w worker-1 --gpus=1 -J counted --wrap hostname")
+        said = ""
+        for _ in range(100):
+            said = await cluster.says("login", f"sacct -n -X -P -j {job} -o JobName,State,AllocTRES,User")
+            if "COMPLETED" in said:
+                break
+            await asyncio.sleep(0.1)
+        assert said.startswith("counted|COMPLETED|")
+        assert "gres/gpu=1" in said
+        assert said.endswith("|ubuntu")
+        assert await cluster.says("login", f"squeue -h -j {running} -o %T") == "RUNNING"
+
+    on_a_cluster(tmp_path, story)
+
+
 def test_a_single_instance_is_a_cluster_of_one(tmp_path: Path) -> None:
     def prepare(cluster: SlurmCluster) -> None:
         cluster.control = ()

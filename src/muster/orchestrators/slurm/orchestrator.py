@@ -27,7 +27,9 @@ from muster.orchestrators.slurm.render import USER, controller_of, digest_of, fi
 from muster.orchestrators.slurm.requeue import hasten_requeued
 
 LOOK_AGAIN_MS: Final = 40
-_FEATURES: Final = frozenset({Feature.PAUSE, Feature.RESIZE, Feature.SLURM_SCRIPTS, Feature.SECURITY_GROUPS})
+_FEATURES: Final = frozenset(
+    {Feature.PAUSE, Feature.RESIZE, Feature.SLURM_SCRIPTS, Feature.SLURM_ACCOUNTING, Feature.SECURITY_GROUPS}
+)
 
 
 class SlurmOrchestrator:

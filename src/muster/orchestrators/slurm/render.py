@@ -119,6 +119,7 @@ def _slurm_files(target: Target) -> list[File]:
         # Never autodetected: with linuxproc no cgroup mount is needed, but slurmd insists on knowing a plug-in.
         File(path="slurm/cgroup.conf", content="CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n"),
         File(path="slurm/plugstack.conf", content=""),
+        *_slurmdbd_conf(target),
         *(
             File(path=f"slurm/{name}", content=_script(text, name), mode=0o755)
             for name, text in sorted(given.values())
@@ -159,7 +160,7 @@ def _slurm_conf(target: Target, hooks: list[str]) -> str:
         "MpiDefault=none",
         "JobCompType=jobcomp/filetxt",
         "JobCompLoc=/var/log/slurm/jobcomp.log",
-        "AccountingStorageType=accounting_storage/none",
+        *_accounting(target, head),
         "JobAcctGatherType=jobacct_gather/linux",
         f"MaxNodeCount={NODES_MAX}",
         "TreeWidth=65533",
@@ -169,6 +170,37 @@ def _slurm_conf(target: Target, hooks: list[str]) -> str:
         *extra_lines(target.spec.config.scripts.extra_slurm_conf),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _accounting(target: Target, head: Member | None) -> list[str]:
+    """Off by default: a database costs a start some seconds."""
+    if not target.spec.config.accounting or head is None:
+        return ["AccountingStorageType=accounting_storage/none"]
+    return [
+        "AccountingStorageType=accounting_storage/slurmdbd",
+        f"AccountingStorageHost={head.name}",
+        "AccountingStorageTRES=gres/gpu",
+    ]
+
+
+def _slurmdbd_conf(target: Target) -> list[File]:
+    head = controller_of(target)
+    if not target.spec.config.accounting or head is None:
+        return []
+    lines = [
+        "AuthType=auth/munge",
+        f"DbdHost={head.name}",
+        f"DbdAddr={head.address}",
+        "SlurmUser=slurm",
+        "StorageType=accounting_storage/mysql",
+        "StorageHost=localhost",
+        "StorageUser=slurm",
+        "StorageLoc=slurm_accounting",
+        "LogFile=/var/log/slurm/slurmdbd.log",
+        "PidFile=/run/slurm/slurmdbd.pid",
+    ]
+    # slurmdbd insists that nobody else can read it, secret or not
+    return [File(path="slurm/slurmdbd.conf", content="\n".join(lines) + "\n", mode=0o600, owner="slurm")]
 
 
 def extra_lines(extra: str) -> list[str]:

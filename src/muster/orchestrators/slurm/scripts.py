@@ -50,8 +50,34 @@ runs /run/munge/munged.pid munged ||
   setpriv --reuid=munge --regid=munge --clear-groups munged --force --key-file=$C/munge.key 8>&- 9>&- ||
   fail "munged did not start"
 
+as_slurm() { setpriv --reuid=slurm --regid=slurm --clear-groups "$@" 8>&- 9>&- </dev/null; }
+accounting() { # the database, then slurmdbd: both before slurmctld looks for them
+  local data=/var/lib/slurmdb
+  install -d -o slurm -g slurm /run/mysqld $data
+  [[ -d $data/mysql ]] || as_slurm mariadb-install-db --no-defaults --datadir=$data --skip-test-db \
+    --auth-root-authentication-method=socket --auth-root-socket-user=slurm >"$(log mariadb)" 2>&1 ||
+    fail "the accounting database could not be made"
+  if ! runs /run/mysqld/mariadbd.pid mariadbd; then
+    rm -f /run/mysqld/mysqld.sock
+    as_slurm mariadbd --no-defaults --datadir=$data --socket=/run/mysqld/mysqld.sock --skip-networking \
+      --pid-file=/run/mysqld/mariadbd.pid --innodb-buffer-pool-size=32M >>"$(log mariadb)" 2>&1 &
+    for ((i = 0; i < 600; i++)); do [[ -S /run/mysqld/mysqld.sock ]] && break; nap 0.03; done
+  fi
+  runs /run/slurm/slurmdbd.pid slurmdbd || slurmdbd 8>&- 9>&- || fail "slurmdbd did not start"
+  await "$node" 6819
+}
+
 if [[ $roles == *" controller "* ]]; then
   digest=$(<$C/slurm.digest)
+  [[ ! -e $C/slurm/slurmdbd.conf ]] || accounting
+  # where accounting goes is read at the start only
+  storage=$(grep ^AccountingStorageType= $C/slurm/slurm.conf)
+  before=$storage; [[ -r /run/slurm-storage ]] && before=$(</run/slurm-storage)
+  if [[ $before != "$storage" ]] && runs /run/slurm/slurmctld.pid slurmctld; then
+    scontrol shutdown slurmctld
+    for ((i = 0; i < 300; i++)); do runs /run/slurm/slurmctld.pid slurmctld || break; nap 0.05; done
+  fi
+  echo "$storage" > /run/slurm-storage
   if runs /run/slurm/slurmctld.pid slurmctld; then
     [[ -r /run/slurm-digest && $(</run/slurm-digest) == "$digest" ]] ||
       scontrol reconfigure || fail "reconfigure refused"
