@@ -2,6 +2,7 @@
 
 bench/run                    everything (about six minutes)
 bench/run web                get, list and create through the native API
+bench/run together           the same through Together's wire
 bench/run start              first answer and memory at rest
 bench/run fleet              10,000 hosts with 2,000 clusters: memory, and how long a full pass takes
 bench/run place              placement decisions among 100,000 hosts
@@ -17,14 +18,39 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.harness import Result, Server, cpu_seconds, creating, free_port, http, measure, memory_mb
 
 REFERENCE_KEY = "reference-key"
+RUNS = ("web", "together", "start", "fleet", "place")
 GOALS = {"get one": 0.5, "list of 100": 0.5, "create": 0.3}
 CREATE = {"type": "slurm", "region": "us-central-8", "gpu_type": "H100_SXM", "gpus": 8}
+TOGETHER_CREATE = {
+    "region": "us-central-8",
+    "gpu_type": "H100_SXM",
+    "num_gpus": 8,
+    "billing_type": "ON_DEMAND",
+    "cuda_version": "12.6",
+    "nvidia_driver_version": "560",
+}
 REFERENCE_CREATE = {"region": "region-1", "gpu_type": "H100_SXM", "num_gpus": 8, "cluster_type": "KUBERNETES"}
+
+
+class Door(NamedTuple):
+    """One way in: where clusters are, and what a create says and is answered."""
+
+    title: str
+    path: str
+    create: dict[str, Any]
+    name_field: str
+    id_field: str
+    status: int
+    list_query: str
+
+
+NATIVE = Door("web", "/muster/v1/clusters", CREATE, "name", "id", 201, "?limit=100")
+TOGETHER = Door("together", "/v1/compute/clusters", TOGETHER_CREATE, "cluster_name", "cluster_id", 200, "")
 
 
 def reference(directory: Path) -> tuple[Server, str]:
@@ -57,21 +83,31 @@ def wait_ready(url: str) -> None:
     raise RuntimeError("muster was never ready")
 
 
-def web(rounds: int, seconds: int) -> bool:
-    print(f"web: 16 connections, {rounds} rounds of {seconds} s each, interleaved, medians", flush=True)
+def web(door: Door, rounds: int, seconds: int) -> bool:
+    print(f"{door.title}: 16 connections, {rounds} rounds of {seconds} s each, interleaved, medians", flush=True)
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
         home = Path(directory)
         theirs, their_url = reference(home)
-        ours, our_url, key, _ = muster(home / "home", "--hosts", "200000")
+        ours, our_url, key, operator = muster(home / "home", "--hosts", "200000")
         with theirs, ours:
-            first = seed_documents(their_url, our_url, key)
-            table = interleaved(theirs, their_url, ours, our_url, key, first, rounds, seconds)
+            first = seed_documents(door, their_url, our_url, key)
+            keys = (key, another_key(our_url, operator))
+            table = interleaved(door, theirs, their_url, ours, our_url, keys, first, rounds, seconds)
             ok = told(table)
             print(f"engine: {engine_share(our_url)}")
     return ok
 
 
-def seed_documents(their_url: str, our_url: str, key: str) -> tuple[str, str]:
+def another_key(url: str, operator: str) -> str:
+    """Of a project of its own, for what is created while others list: not every wire has pages."""
+    native = f"{url}/muster/v1"
+    _, account = http("POST", f"{native}/accounts", operator, {"name": "maker", "postpaid": True})
+    _, project = http("POST", f"{native}/projects", operator, {"name": "maker", "account_id": account["id"]})
+    _, key = http("POST", f"{native}/keys", operator, {"name": "m", "role": "admin", "project_id": project["id"]})
+    return str(key["secret"])
+
+
+def seed_documents(door: Door, their_url: str, our_url: str, key: str) -> tuple[str, str]:
     """A hundred clusters each; the id of one."""
     theirs = ours = ""
     for number in range(100):
@@ -80,36 +116,38 @@ def seed_documents(their_url: str, our_url: str, key: str) -> tuple[str, str]:
         )
         assert status == 201, made
         theirs = made["cluster_id"]
-        body = {**CREATE, "name": f"seed-{number}"}
-        status, made = http("POST", f"{our_url}/muster/v1/clusters", key, body)
-        assert status == 201, made
-        ours = made["id"]
+        body = {**door.create, door.name_field: f"seed-{number}"}
+        status, made = http("POST", our_url + door.path, key, body)
+        assert status == door.status, made
+        ours = made[door.id_field]
     return theirs, ours
 
 
 def interleaved(
+    door: Door,
     theirs: Server,
     their_url: str,
     ours: Server,
     our_url: str,
-    key: str,
+    keys: tuple[str, str],
     first: tuple[str, str],
     rounds: int,
     seconds: int,
 ) -> dict[str, list[tuple[Result, Result]]]:
-    base = f"{our_url}/muster/v1/clusters"
+    base = our_url + door.path
+    reader, maker = keys
     table: dict[str, list[tuple[Result, Result]]] = {goal: [] for goal in GOALS}
     for turn in range(rounds):
         table["get one"].append(
             (
                 measure(theirs, f"{their_url}/v1/clusters/{first[0]}", REFERENCE_KEY, seconds=seconds),
-                measure(ours, f"{base}/{first[1]}", key, seconds=seconds),
+                measure(ours, f"{base}/{first[1]}", reader, seconds=seconds),
             )
         )
         table["list of 100"].append(
             (
                 measure(theirs, f"{their_url}/v1/clusters?limit=100", REFERENCE_KEY, seconds=seconds),
-                measure(ours, f"{base}?limit=100", key, seconds=seconds),
+                measure(ours, base + door.list_query, reader, seconds=seconds),
             )
         )
         tag = f"b{os.getpid()}-{turn}"
@@ -122,7 +160,9 @@ def interleaved(
                     lua=creating("/v1/clusters", REFERENCE_CREATE, "cluster_name", tag),
                     seconds=seconds,
                 ),
-                measure(ours, base, key, lua=creating("/muster/v1/clusters", CREATE, "name", tag), seconds=seconds),
+                measure(
+                    ours, base, maker, lua=creating(door.path, door.create, door.name_field, tag), seconds=seconds
+                ),
             )
         )
     return table
@@ -231,13 +271,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="bench/run", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("what", nargs="*", choices=[[], "web", "start", "fleet", "place"], help="default: everything")
+    parser.add_argument("what", nargs="*", choices=[[], *RUNS], help="default: everything")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4)
     asked = parser.parse_args()
-    what = asked.what or ["web", "start", "fleet", "place"]
+    what = asked.what or RUNS
     runs: dict[str, Any] = {
-        "web": lambda: web(asked.rounds, asked.seconds),
+        "web": lambda: web(NATIVE, asked.rounds, asked.seconds),
+        "together": lambda: web(TOGETHER, asked.rounds, asked.seconds),
         "start": start,
         "fleet": fleet,
         "place": place,
