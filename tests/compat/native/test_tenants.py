@@ -33,6 +33,7 @@ WITHOUT_IDS = {
     "events",
     "capacity",
     "fleet",
+    "billing",
     "openapi.json",
     "changes",  # a stream: its tenants are told apart in test_native.py
     *PUBLIC,
@@ -57,6 +58,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
         "scratch_gib": 1,
     },
     ("PUT", "/images/{id}"): {"region": "Delhi", "os": "x", "cuda_version": "1", "driver_version": "1"},
+    ("PUT", "/billing/budgets/{id}"): {"monthly_micro": 1},
     ("PUT", "/prices/{id}"): {"item": "8xH100_SXM", "region": "Delhi", "micro": 1},
 }
 """Well-formed bodies, so that a refusal cannot be about the shape of the request."""
@@ -83,6 +85,9 @@ def bobs(world: Any) -> dict[str, str]:
         "security-groups": bob.make("/security-groups", {"name": "web"})["id"],
         "reserved-ips": bob.make("/reserved-ips", {"region": "us-central-8"})["id"],
         "requests": request["id"],
+        "billing": bob.ask("PUT", f"/billing/budgets/{world.bob_project}", json={"monthly_micro": 10**12}).json()[
+            "project_id"
+        ],
         "hosts": operator.get("/hosts", limit=1)["items"][0]["id"],
         "faults": "no-such-fault",
         "regions": "Delhi",

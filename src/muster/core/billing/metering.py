@@ -103,7 +103,7 @@ class Meter:
                     fresh.add(noun.id)
             elif isinstance(noun, Volume):
                 ops += await self._volume(noun, fresh=isinstance(op, Insert))
-        for id in {*clusters, *nodes}:
+        for id in dict.fromkeys((*clusters, *nodes)):
             ops += await self._cluster(id, clusters.get(id), nodes.get(id, {}), fresh=id in fresh)
         return ops
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from muster.errors import Invalid
-from muster.model.base import Noun
+from muster.model.base import Instant, Noun
 from muster.model.catalog import GpuType, Image, InstanceType, Price, Region
 
 Entry: TypeAlias = Region | GpuType | InstanceType | Image | Price
@@ -89,6 +89,35 @@ def _check_price(price: Price, tables: Tables) -> None:
     _at_least(price.committed_days, 0, "committed_days")
     if len(price.currency) != 3 or not price.currency.isupper():
         raise Invalid("a currency is three capital letters, like USD", field="currency")
+
+
+def check_price_time(price: Price, tables: Tables, now: Instant) -> None:
+    """Prices change from a date on, never backwards: what has held is what was charged by."""
+    known = tables[Price].get(price.id)
+    if known is not None and known.valid_from <= now and _terms(known) != _terms(price):
+        raise Invalid(
+            f"price {price.id} has held since before now and is history",
+            field="id",
+            hint="put a price with another id, valid from a later instant",
+        )
+    others = [other for other in tables[Price].values() if other.id != price.id]
+    if any(other.currency != price.currency for other in others):
+        raise Invalid(f"all prices are in {others[0].currency}", field="currency")
+    changes = known is None or _terms(known) != _terms(price)
+    if changes and price.valid_from < now and any(_what(other) == _what(price) for other in others):
+        raise Invalid(
+            "a price changes from now on, never backwards",
+            field="valid_from",
+            hint="leave it out, or name a later date",
+        )
+
+
+def _what(price: Price) -> tuple[str, str, str, int]:
+    return price.item, price.region, price.billing, price.committed_days
+
+
+def _terms(price: Price) -> tuple[object, ...]:
+    return *_what(price), price.unit, price.micro, price.currency, price.valid_from
 
 
 def _known(id: str, among: Mapping[str, Noun], field: str, what: str) -> None:

@@ -17,12 +17,13 @@ from muster.contracts.clock import Clock
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Find, Insert, Op, Remove, Replace, Store
 from muster.core.accounts.rights import require_operator
-from muster.core.catalog.rules import Entry, Tables, check_entry
+from muster.core.catalog.rules import Entry, Tables, check_entry, check_price_time
 from muster.core.catalog.snapshot import Catalog
 from muster.core.guarded import guarded, require_version, submit
-from muster.errors import NotFound, Protected, UniqueViolation, VersionMismatch
+from muster.errors import Invalid, NotFound, Protected, UniqueViolation, VersionMismatch
 from muster.model.accounts import Actor
 from muster.model.base import SECOND, Instant, N, Noun
+from muster.model.billing import Usage
 from muster.model.catalog import GpuType, Image, InstanceType, Price, Region
 from muster.model.clusters import Cluster
 from muster.model.events import Event
@@ -82,6 +83,8 @@ class CatalogService:
         async def write() -> None:
             known = await self._load(noun, id)
             require_version(known, if_version)
+            if isinstance(known, Price) and known.valid_from <= self._clock.now():
+                raise Protected(f"price {id} has held, and what it cost must stay explicable", hint="put a later one")
             used_by = await self._users(noun, id)
             if used_by:
                 raise Protected(f"{KINDS[noun]} {id} is in use by {used_by}", hint="remove those first")
@@ -120,6 +123,8 @@ class CatalogService:
         ops: list[Op] = []
         for noun in nouns:
             entry = check_entry(noun, tables)
+            if isinstance(entry, Price):
+                await self._check_price(entry, tables)
             op = _put(entry, tables[type(entry)].get(entry.id))
             tables[type(entry)][entry.id] = op.noun
             ops.append(op)
@@ -134,6 +139,13 @@ class CatalogService:
             raise VersionMismatch("catalog", nouns[0].id) from raced
         finally:
             self._forget()
+
+    async def _check_price(self, price: Price, tables: Tables) -> None:
+        now = self._clock.now()
+        check_price_time(price, tables, now)
+        late = price.id not in tables[Price] and price.valid_from < now
+        if late and await self._count(Usage, item=price.item, region=price.region):
+            raise Invalid("this was used before it had a price", field="valid_from", hint="name a later date")
 
     def _forget(self) -> None:
         self._edits += 1
@@ -153,7 +165,7 @@ class CatalogService:
     # ---- who needs it still
 
     async def _users(self, noun: type[Noun], id: str) -> str:
-        """Who still needs this line, in words; "" when nobody does. A price holds nobody: the books keep its past."""
+        """Who still needs this line, in words; "" when nobody does."""
         counts: dict[str, int] = {}
         if noun is Region:
             counts = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import asdict
@@ -15,7 +15,10 @@ from muster.dialects.native.asking import if_match, read, text
 from muster.dialects.native.replies import answer, listing, nothing
 from muster.dialects.native.translate import instant, shown
 from muster.errors import NotFound
-from muster.model.base import Noun
+from muster.model.base import SECOND, Noun
+
+PRICE_NOTICE: Final = 10 * SECOND
+"""A price without a date begins so much later, when every process has heard of it."""
 
 
 class Shelf:
@@ -49,7 +52,7 @@ class Shelf:
     async def put(self, call: Call) -> Reply:
         said = asdict(read(call, self._body))
         if "valid_from" in said:
-            said["valid_from"] = instant(said["valid_from"]) or self._house.clock.now()
+            said["valid_from"] = instant(said["valid_from"]) or self._house.clock.now() + PRICE_NOTICE
         noun = msgspec.convert({**said, "id": call.params["id"]}, self._noun)
         kept = await self._house.catalog.put(call.actor, noun, if_version=if_match(call))
         return answer(shown(kept, self._view), tag=kept.version)

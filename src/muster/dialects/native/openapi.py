@@ -40,6 +40,9 @@ QUERY: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "resource_id": (_TEXT, "about this one"),
     "after": ({"type": "integer", "minimum": 0}, "only events after this number"),
     "newest_first": ({"type": "boolean"}, "backwards"),
+    "since": (_TEXT, "from this day or instant on; the month's first when left out"),
+    "until": (_TEXT, "up to this day or instant; now when left out"),
+    "by": ({"type": "string", "enum": ["day", "resource", "project", "entry"]}, "summed by"),
     "force": ({"type": "boolean"}, "do not wait for running jobs"),
     "wait": (
         {"type": "number", "minimum": 0, "maximum": WAIT_SECONDS_MAX},

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from muster.contracts.http import Call, Handler, Reply, Route, SocketRoute
 from muster.core.house import House
+from muster.dialects.native import billing as money
 from muster.dialects.native import problem, views, wire
 from muster.dialects.native.access import Access
 from muster.dialects.native.accounts import Accounts
@@ -297,6 +298,41 @@ def event_rows(h: Events) -> Sequence[Route]:
     )
 
 
+def billing_rows(h: money.Billing) -> Sequence[Route]:
+    m, many = money, views.Listing
+    budget = "/billing/budgets/{id}"
+    period = ("account_id", "project_id", "resource_id", "since", "until", "by")
+    sheet: dict[str, Any] = {"gives": str, "media": money.CSV}
+    return (
+        row("GET", "/billing", h.balance, "How an account stands", gives=m.AccountBalance, query=("account_id",)),
+        row("GET", "/billing/statement", h.statement, "What was charged", gives=m.StatementView, query=period),
+        row("GET", "/billing/statement.csv", h.statement_csv, "What was charged, as CSV", query=period, **sheet),
+        row(
+            "GET",
+            "/billing/entries",
+            h.entries,
+            "The ledger, newest first",
+            gives=many[m.Entry],
+            query=("account_id", *PAGE),
+        ),
+        row(
+            "GET",
+            "/billing/prices",
+            h.prices,
+            "Prices that hold or will",
+            gives=many[views.Price],
+            query=("region",),
+        ),
+        row("GET", "/billing/prices.csv", h.prices_csv, "Prices, as CSV", query=("region",), **sheet),
+        row("GET", "/billing/verify", h.verify, "Charges proven from usage, anew", gives=m.Proof),
+        row("POST", "/billing/top-ups", h.top_up, "Credit an account", takes=m.NewTopUp, gives=m.Entry, status=201),
+        row("GET", "/billing/budgets", h.budgets, "Budgets of projects", gives=many[m.BudgetReport]),
+        row("GET", budget, h.budget, "A project's budget", gives=m.BudgetReport),
+        row("PUT", budget, h.set_budget, "Set a project's budget", takes=m.BudgetBody, gives=m.BudgetReport),
+        row("DELETE", budget, h.remove_budget, "Lift a project's budget", status=204),
+    )
+
+
 class Native:
     """The dialect as the door is handed it."""
 
@@ -313,6 +349,7 @@ class Native:
             *volume_rows(Volumes(house, watch)),
             *access_rows(Access(house)),
             *event_rows(Events(house, watch)),
+            *billing_rows(money.Billing(house)),
         )
 
     def routes(self) -> Sequence[Route]:

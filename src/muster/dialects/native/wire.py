@@ -97,7 +97,7 @@ class ImageBody(Body, frozen=True, kw_only=True):
 
 
 class PriceBody(Body, frozen=True, kw_only=True):
-    """`micro` is millionths of the currency per unit; `valid_from` left out is now."""
+    """`micro` is millionths of the currency per unit; `valid_from` left out is ten seconds from now."""
 
     item: Word
     region: Word

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from muster.clock import SeededEntropy
 from muster.contracts.faults import Fault, FaultKind
@@ -23,7 +24,8 @@ from muster.dialects.native.clusters import KEPT_AS
 from muster.dialects.native.translate import render_cluster
 from muster.engine.engine import Pace
 from muster.model.accounts import SYSTEM, Role
-from muster.model.base import MINUTE
+from muster.model.base import MINUTE, Instant
+from muster.model.catalog import Price
 from muster.model.clusters import Cluster
 from muster.model.hosts import Host
 from muster.store.sqlite import SqliteStore
@@ -33,7 +35,7 @@ from muster.testing.simulation.chaos import Chaos
 from muster.testing.simulation.image import Files, Image
 from muster.testing.simulation.invariants import ALWAYS, EVENTUALLY, Invariant, Ledger, Outside
 from muster.testing.simulation.loop import VirtualClock, VirtualLoop, run_virtual
-from muster.testing.simulation.users import Client, Operator, User, control_host, gpu_host
+from muster.testing.simulation.users import REGION, Client, Operator, User, control_host, gpu_host
 
 C = TypeVar("C", bound=Client)
 
@@ -54,6 +56,7 @@ class Plot:
     freeze_chance: float = 0.002
     fault_minutes: float = 4.0
     check_seconds: float = 90.0
+    credit_micro: int = 0  # 0 = everybody pays later; else the account's credit, with prices about to soar
     pace: Pace = field(
         default_factory=lambda: Pace(lease_ms=30_000, look_again_ms=120_000, full_pass_ms=600_000, idle_ms=20_000)
     )
@@ -159,7 +162,11 @@ class History:
         house = image.house
         await house.catalog.put_all(SYSTEM, demo_catalog(self._clock.now()))
         await house.hosts.import_hosts(SYSTEM, self._fleet())
-        account = await house.accounts.create_account(SYSTEM, name="everyone", postpaid=True)
+        credit = self._plot.credit_micro
+        account = await house.accounts.create_account(SYSTEM, name="everyone", postpaid=not credit)
+        if credit:
+            await house.billing.top_up(SYSTEM, account.id, credit)
+            await house.catalog.put_all(SYSTEM, soaring(await house.billing.prices(), self._clock.now()))
         _, secret = await house.accounts.create_key(SYSTEM, name="operator", role=Role.OPERATOR)
         people: list[User | Operator] = [self._person(Operator, "operator", secret)]
         for number in range(self._plot.users):
@@ -321,6 +328,13 @@ class History:
     def _tell(self, text: str) -> None:
         at = (self._clock.now() - 1_800_000_000_000) / 1000
         self.report.trace.append(f"{at:10.1f}s  {text}")
+
+
+def soaring(prices: Sequence[Price], now: Instant) -> list[Price]:
+    """What was cheap enough for a day is not for an hour: credit ends within a history, and a price changes in it."""
+    later = now + 12 * MINUTE
+    metered = [price for price in prices if price.region == REGION and price.billing == "on_demand"]
+    return [replace(p, id=f"{p.id}-soared", number=0, micro=p.micro * 150, valid_from=later) for p in metered]
 
 
 def cluster_bytes(view: ClusterView) -> bytes:

@@ -15,9 +15,13 @@ import msgspec
 
 from muster.contracts.store import Find, Store
 from muster.contracts.substrate import Owned, Substrate
+from muster.core.billing.funds import load_funds
+from muster.core.billing.verify import verify
 from muster.core.capacity.index import Stock
 from muster.core.capacity.service import Capacity
+from muster.model.accounts import Account
 from muster.model.base import Instant
+from muster.model.billing import Funding
 from muster.model.clusters import Cluster, Node
 from muster.model.events import Request, RequestState
 from muster.model.hosts import Host, Lease
@@ -180,7 +184,7 @@ async def nothing_raises(outside: Outside) -> Broken:
 
 async def everything_settles(outside: Outside) -> Broken:
     """Eventually: settled, gone, or honestly stuck: for want of a host, and saying so."""
-    rest = (Phase.READY, Phase.DEGRADED, Phase.FAILED, Phase.PAUSED, Phase.GONE)
+    rest = (Phase.READY, Phase.DEGRADED, Phase.FAILED, Phase.PAUSED, Phase.UNFUNDED, Phase.GONE)
     for cluster in await outside.store.find(Find(Cluster)):
         wants_host = cluster.status.waiting_for.startswith("a host to replace")
         if cluster.phase not in rest and not (wants_host and cluster.stuck_since(outside.now)):
@@ -241,6 +245,25 @@ async def index_agrees(outside: Outside) -> Broken:
     return None if held + free == inventory else f"{held} leased + {free} free are not {inventory} in all"
 
 
+async def charges_are_proven(outside: Outside) -> Broken:
+    """The books add up, and every charge is serving time times price: reckoned anew from phases and prices."""
+    verdict = await verify(outside.store)
+    return None if verdict.holds else verdict.problems[0]
+
+
+async def credit_holds(outside: Outside) -> Broken:
+    """Eventually: no account owes more than a minute's spend, and what cannot be paid for does not serve."""
+    for account in await outside.store.find(Find(Account, equals={"postpaid": False})):
+        funds = await load_funds(outside.store, account.id, outside.now)
+        known = await outside.store.get(Funding, account.id)
+        minute = max(funds.minute, known.minute_micro if known is not None else 0)
+        if funds.available < -minute:
+            return f"account {account.name} owes {-funds.available}, and spends {minute} a minute"
+        if funds.available <= 0 and funds.burn:
+            return f"account {account.name} has no credit and still spends {funds.hourly} an hour"
+    return None
+
+
 ALWAYS: Final[dict[str, Invariant]] = {
     check.__name__: check
     for check in (
@@ -258,5 +281,14 @@ ALWAYS: Final[dict[str, Invariant]] = {
     )
 }
 EVENTUALLY: Final[dict[str, Invariant]] = {
-    check.__name__: check for check in (everything_settles, healthy_is_ready, requests_end, no_orphan, index_agrees)
+    check.__name__: check
+    for check in (
+        everything_settles,
+        healthy_is_ready,
+        requests_end,
+        no_orphan,
+        index_agrees,
+        charges_are_proven,
+        credit_holds,
+    )
 }

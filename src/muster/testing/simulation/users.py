@@ -229,9 +229,10 @@ class Operator(Client):
 
     async def live(self, until: int) -> None:
         verbs: list[tuple[float, Callable[[], Awaitable[None]]]] = [
-            (0.45, self._cordon),
-            (0.35, self._enrol),
-            (0.20, self._reprice),
+            (0.35, self._cordon),
+            (0.30, self._enrol),
+            (0.15, self._reprice),
+            (0.20, self._top_up),
         ]
         while self._clock.now() < until:
             await self.think(600)
@@ -252,8 +253,16 @@ class Operator(Client):
     async def _reprice(self) -> None:
         price = await self.some("prices")
         if price:
-            kept = {key: price[key] for key in ("item", "region", "billing", "unit", "currency")}
-            await self.say("PUT", f"/prices/{price['id']}", {**kept, "micro": price["micro"] + 1})
+            self._count += 1
+            kept = {key: price[key] for key in ("item", "region", "billing", "committed_days", "unit", "currency")}
+            await self.say("PUT", f"/prices/p{self._count}", {**kept, "micro": price["micro"] + 1})
+
+    async def _top_up(self) -> None:
+        account = await self.some("accounts")
+        if account:
+            self._count += 1
+            body = {"account_id": account["id"], "micro": 5_000_000_000}
+            await self.say("POST", "/billing/top-ups", body, f"{self.name}-top-up-{self._count}")
 
 
 def gpu_host(name: str, leaf: str) -> HostSpec:
