@@ -6,15 +6,15 @@ nodes and leases, its mounts, its request, its event. The same create again is t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeAlias
 
 import msgspec.structs
 
 from muster.contracts.clock import Clock, Entropy
 from muster.contracts.issuers import IssuerCheck
 from muster.contracts.metering import FREE, Purse, Want
-from muster.contracts.orchestrator import Feature, Orchestrator
+from muster.contracts.orchestrator import Feature, Orchestrator, Target
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Insert, Op, Replace, Store, Wake
 from muster.core.accounts.audit import audit
@@ -24,7 +24,8 @@ from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
 from muster.core.catalog.snapshot import Catalog
 from muster.core.clusters import admission
-from muster.core.clusters.access import group_ops, public_keys
+from muster.core.clusters.access import bind_address, group_ops, public_keys, unbind_address
+from muster.core.clusters.boots import restarted, with_boots
 from muster.core.clusters.commands import CreateCluster, MountWish, UpdateCluster
 from muster.core.clusters.create import Creates, Note
 from muster.core.clusters.explain import Explanation, explain
@@ -48,8 +49,12 @@ from muster.errors import (
 )
 from muster.model.accounts import Actor
 from muster.model.base import changed
-from muster.model.clusters import AccessFacts, Cluster, ClusterSpec, Node
+from muster.model.clusters import AccessFacts, Cluster, ClusterSpec, Node, NodeRole
 from muster.model.phases import SERVING, NodePhase, Phase
+
+TARGETS_MAX = 1_000
+
+Decide: TypeAlias = Callable[[ClusterView], UpdateCluster]
 
 
 class ClusterService(Views):
@@ -74,6 +79,7 @@ class ClusterService(Views):
         )
         self._seating = Seating(store, entropy)
         self._orchestrator = orchestrator
+        self._targets: dict[str, tuple[int, Target | None]] = {}
 
     async def create(
         self, actor: Actor, command: CreateCluster, once: Once | None = None, note: Note | None = None
@@ -91,13 +97,20 @@ class ClusterService(Views):
         if_version: int | None = None,
         note: Note | None = None,
     ) -> Cluster:
-        return await guarded(lambda: self._update(actor, id, command, if_version, note))
+        return await self.change(actor, id, lambda _: command, if_version=if_version, note=note)
+
+    async def change(
+        self, actor: Actor, id: str, decide: Decide, *, if_version: int | None = None, note: Note | None = None
+    ) -> Cluster:
+        """An update that depends on how the cluster is: "two more workers". Decided anew when somebody was quicker."""
+        return await guarded(lambda: self._update(actor, id, decide, if_version, note))
 
     async def _update(
-        self, actor: Actor, id: str, command: UpdateCluster, if_version: int | None, note: Note | None
+        self, actor: Actor, id: str, decide: Decide, if_version: int | None, note: Note | None
     ) -> Cluster:
         cluster = await self._mine(actor, id, if_version)
         view = await load_view(self._store, await self._catalog.current(), cluster)
+        command = decide(view)
         spec, workers = await self._next_spec(view, command)
         renamed = _renamed(cluster, command.name)
         if spec == cluster.spec and not renamed:
@@ -142,7 +155,8 @@ class ClusterService(Views):
             )
         if command.image_id is not None:
             changes["image_id"] = self._image_in(cluster.region, command.image_id, await self._catalog.current())
-        return msgspec.structs.replace(cluster.spec, **{k: v for k, v in changes.items() if v is not None}), workers
+        spec = msgspec.structs.replace(cluster.spec, **{k: v for k, v in changes.items() if v is not None})
+        return with_boots(cluster.spec, spec), workers
 
     def _image_in(self, region: str, image_id: str, catalog: Catalog) -> str:
         image = catalog.images.get(image_id)
@@ -224,6 +238,45 @@ class ClusterService(Views):
         guard = await self._admitted(cluster, spec, spec.workers, gpus)
         ask = Ask(spec.region, spec.gpu_type, gpus, spec.workers, control)
         return await self._seat_and_wish(actor, view, ask, "resume", spec=spec, guard=guard)
+
+    async def restart(
+        self, actor: Actor, id: str, roles: Collection[NodeRole], *, if_version: int | None = None
+    ) -> Cluster:
+        """Boot these nodes anew in place; what runs on them is cut short."""
+        return await guarded(lambda: self._restart(actor, id, roles, if_version))
+
+    async def _restart(self, actor: Actor, id: str, roles: Collection[NodeRole], if_version: int | None) -> Cluster:
+        cluster = await self._mine(actor, id, if_version)
+        if cluster.phase not in SERVING:
+            raise WrongPhase(f"a cluster that is {cluster.phase} cannot be restarted", hint="wait until it is ready")
+        return await self._wish(actor, cluster, "restart", spec=restarted(cluster.spec, roles))
+
+    async def attach_ip(self, actor: Actor, id: str, ip_id: str) -> Cluster:
+        """The reserved address leads to this cluster's login node from now on."""
+        return await guarded(lambda: self._attach_ip(actor, id, ip_id))
+
+    async def _attach_ip(self, actor: Actor, id: str, ip_id: str) -> Cluster:
+        cluster = await self._mine(actor, id, None)
+        if cluster.spec.reserved_ip_id == ip_id:
+            return cluster
+        ops = await bind_address(self._store, cluster.project_id, cluster.id, ip_id, cluster.region)
+        if cluster.spec.reserved_ip_id is not None:
+            raise Protected(
+                f"cluster {cluster.name} has a reserved address already",
+                field="reserved_ip_id",
+                hint="take that one off first",
+            )
+        spec = msgspec.structs.replace(cluster.spec, reserved_ip_id=ip_id)
+        return await self._wish(actor, cluster, "attach_ip", spec=spec, ops=ops)
+
+    async def detach_ip(self, actor: Actor, id: str, ip_id: str) -> Cluster:
+        return await guarded(lambda: self._detach_ip(actor, id, ip_id))
+
+    async def _detach_ip(self, actor: Actor, id: str, ip_id: str) -> Cluster:
+        cluster = await self._mine(actor, id, None)
+        ops = await unbind_address(self._store, cluster, ip_id)
+        spec = msgspec.structs.replace(cluster.spec, reserved_ip_id=None)
+        return await self._wish(actor, cluster, "detach_ip", spec=spec, ops=ops)
 
     async def attach(self, actor: Actor, id: str, mount: MountWish) -> Cluster:
         return await guarded(lambda: self._attach(actor, id, mount))
@@ -316,8 +369,24 @@ class ClusterService(Views):
         return (await self._visible(actor, id)).status.access
 
     async def kubeconfig(self, actor: Actor, id: str) -> str:
-        view = await self.view(actor, id)
-        return await self._orchestrator.kubeconfig(target_of(view)) if view.cluster.phase in SERVING else ""
+        """Made anew each time: a secret is kept nowhere. What it is made from is no secret, and kept by version."""
+        head = await self._store.head(Cluster, id)
+        if head is None:
+            raise NotFound(f"there is no cluster {id}")
+        require_sees(actor, head.project_id, "cluster", id)
+        kept = self._targets.get(id)
+        if kept is None or kept[0] != head.version:
+            kept = await self._keep_target(id)
+        return "" if kept[1] is None else await self._orchestrator.kubeconfig(kept[1])
+
+    async def _keep_target(self, id: str) -> tuple[int, Target | None]:
+        view = await load_view(self._store, await self._catalog.current(), await self._load(id))
+        target = target_of(view) if view.cluster.phase in SERVING else None
+        self._targets.pop(id, None)
+        self._targets[id] = (view.cluster.version, target)
+        if len(self._targets) > TARGETS_MAX:
+            self._targets.pop(next(iter(self._targets)))
+        return self._targets[id]
 
     async def _load(self, id: str) -> Cluster:
         cluster = await self._store.get(Cluster, id)
