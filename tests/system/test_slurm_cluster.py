@@ -153,6 +153,18 @@ def test_two_clusters_at_once_cannot_reach_one_another(tmp_path: Path) -> None:
     on_a_cluster(tmp_path, story)
 
 
+def test_shared_memory_follows_the_wish_while_running(tmp_path: Path) -> None:
+    async def story(cluster: SlurmCluster) -> None:
+        await cluster.says("worker-0", "echo kept > /dev/shm/file")
+        cluster.shm_gib = 3
+        await cluster.power_up()
+        await _until_says(cluster, "worker-0", "df --output=size -BG /dev/shm | tail -1", "3G")
+        assert await cluster.says("worker-0", "cat /dev/shm/file") == "kept"
+        assert "nosuid,nodev" in await cluster.says("worker-0", "findmnt -n -o OPTIONS /dev/shm")
+
+    on_a_cluster(tmp_path, story, workers=1)
+
+
 def test_security_rules_open_and_close_the_door_live(tmp_path: Path) -> None:
     async def knocks(port: int) -> bool:
         """Whether sshd greets us from outside."""

@@ -26,6 +26,7 @@ MS_RDONLY: Final = 1
 MS_NOSUID: Final = 2
 MS_NODEV: Final = 4
 MS_NOEXEC: Final = 8
+_MS_REMOUNT: Final = 32
 MS_REC: Final = 1 << 14
 MS_PRIVATE: Final = 1 << 18
 
@@ -80,6 +81,12 @@ def mount(source: str, target: str, kind: str, flags: int = 0, options: str = ""
 def make_private(target: str = "/") -> None:
     """Mounts made from here on stay in this mount namespace."""
     _checked(_libc.mount(None, target.encode(), None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None), "make private")
+
+
+def remount(target: str, flags: int, options: str) -> None:
+    """Change the options of what is mounted there, such as a tmpfs's size."""
+    result = _libc.mount(None, target.encode(), None, ctypes.c_ulong(flags | _MS_REMOUNT), options.encode())
+    _checked(result, f"remount {target}")
 
 
 def detach(target: str) -> None:

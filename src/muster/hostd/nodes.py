@@ -54,7 +54,7 @@ class Nodes:
         self._shop.put_node(NodeRecord(wish=wish, owner=owner, number=number))
 
     def _change(self, known: NodeRecord, wish: NodeWish) -> None:
-        same = replace(known.wish, mounts=wish.mounts, generation=wish.generation)
+        same = replace(known.wish, mounts=wish.mounts, shm_gib=wish.shm_gib, generation=wish.generation)
         if wish.generation == known.wish.generation and same != wish:
             raise Never(f"node {wish.key}: its shape changes only with a new boot (raise the generation)")
         if wish.fabric != known.wish.fabric:
@@ -95,6 +95,7 @@ class Nodes:
         elif record.power is Power.UP:
             self._watch(record)
             await self._follow_mounts(record)
+            await self._follow_shm(record)
 
     async def _power_off(self, record: NodeRecord) -> None:
         if record.init is not None:
@@ -113,7 +114,8 @@ class Nodes:
         ended = shop.children.expect(building.pid)
         try:
             init = await self._plug(building, home.holder.pid, record)
-            shop.put_node(replace(shop.nodes[key], init=init, generation=wish.generation, mounts=wish.mounts))
+            begun = replace(shop.nodes[key], init=init, generation=wish.generation)
+            shop.put_node(replace(begun, mounts=wish.mounts, shm_gib=wish.shm_gib))
             os.write(building.go, b"g")
             said = await read_line(building.said, seconds=_BOOT_SECONDS)
             if said != b"up":
@@ -151,7 +153,7 @@ class Nodes:
             gpus=wish.gpus,
             disk_bytes=rations.disk_bytes,
             tmp_bytes=rations.tmp_bytes,
-            shm_bytes=wish.shm_gib * GIB or 64 * MIB,
+            shm_bytes=_shm_bytes(wish),
             binds=(*binds, *mounts),
             cgroup_files=tuple(self._shop.cgroups.join_files(self.group(record))),
         )
@@ -175,6 +177,15 @@ class Nodes:
                 lambda: mounting.attach(init, source, new.path, base, read_only=new.read_only)  # noqa: B023
             )
             self._now_mounted(record, add=new)
+
+    async def _follow_shm(self, record: NodeRecord) -> None:
+        wanted = record.wish.shm_gib
+        if record.shm_gib == wanted:
+            return
+        assert record.init is not None
+        init, size = record.init.pid, _shm_bytes(record.wish)
+        await self._shop.children.in_child(lambda: mounting.resize_shm(init, size))
+        self._shop.put_node(replace(self._shop.nodes[record.wish.key], shm_gib=wanted))
 
     def _now_mounted(self, record: NodeRecord, *, drop: Mount | None = None, add: Mount | None = None) -> None:
         current = self._shop.nodes[record.wish.key]
@@ -209,3 +220,7 @@ class Nodes:
             self._shop.put_node(replace(record, power=Power.FAILED, because=because))
         else:
             self._shop.put_node(replace(record, because=because))
+
+
+def _shm_bytes(wish: NodeWish) -> int:
+    return wish.shm_gib * GIB or 64 * MIB

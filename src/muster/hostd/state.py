@@ -49,6 +49,7 @@ class NodeRecord(Part, frozen=True, kw_only=True):
     generation: int = 0  # of the boot that is running
     init: Identity | None = None
     mounts: tuple[Mount, ...] = ()  # as mounted now
+    shm_gib: int = 0  # as it is now
 
 
 class VolumeRecord(Part, frozen=True, kw_only=True):

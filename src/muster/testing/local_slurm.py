@@ -37,6 +37,7 @@ class SlurmCluster:
         self.workers: list[str] = []
         self.generation = 0
         self.boots: dict[str, int] = {}
+        self.shm_gib = 16
         self.control: tuple[str, ...] = ("controller", "login")
 
     @property
@@ -50,7 +51,12 @@ class SlurmCluster:
         control = [node_wish(self.key(role), fabric=self.id, name=role, role=role) for role in self.control]
         workers = [node_wish(self.key(name), fabric=self.id, name=name, gpus=GPUS) for name in self.workers]
         return [
-            replace(wish, mounts=self.mounts, generation=self.boots.get(wish.name, 1))
+            replace(
+                wish,
+                mounts=self.mounts,
+                generation=self.boots.get(wish.name, 1),
+                shm_gib=self.shm_gib if wish.gpus else 0,
+            )
             for wish in (*control, *workers)
         ]
 
