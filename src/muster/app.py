@@ -31,8 +31,8 @@ from muster.contracts.orchestrator import Orchestrator
 from muster.contracts.store import Find, Store
 from muster.contracts.substrate import Substrate
 from muster.core.access.pool import Pools, no_pools, simulated_pools
-from muster.core.accounts.events import Retention
 from muster.core.house import FleetFacts, House, build_house, reconcilers_of
+from muster.core.retention import Retention
 from muster.dialects.native.routes import Native
 from muster.dialects.native.watch import Watch
 from muster.dialects.tensorpool.routes import TensorPool
@@ -233,7 +233,7 @@ def _open_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: Store
 
 
 def _engine(house: House, fleet: Fleet, settings: Settings) -> Engine:
-    retention = Retention(house.store, house.clock, days=settings.event_retention_days)
+    retention = Retention(house.store, house.clock, event_days=settings.event_retention_days)
 
     async def prune() -> None:
         await retention.prune()

@@ -153,6 +153,21 @@ def test_an_index_far_behind_reads_the_fleet_anew(fleet: Fleet, monkeypatch: pyt
     asyncio.run(story())
 
 
+def test_an_index_whose_next_lines_were_forgotten_reads_the_fleet_anew(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capacity_service, "LINES_BEHIND_MAX", 12)
+
+    async def story() -> None:
+        await fleet.enrol(gpu_host(0))
+        assert await fleet.believed(fleet.here) == 8
+        await fleet.enrol(*(gpu_host(n) for n in range(1, 40)))
+        assert await fleet.store.prune_capacity_log(5, 1_000) > 30
+        assert await fleet.believed(fleet.here) == 40 * 8
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("gpus", [8, 2])
 def test_two_replicas_fill_the_fleet_to_the_last_slot_and_nothing_is_given_twice(fleet: Fleet, gpus: int) -> None:
     """Neither tells the other before it writes: the database refuses, the refused look again, and all is sold."""

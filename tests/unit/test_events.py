@@ -1,4 +1,4 @@
-"""Reading the event log by right, and forgetting its oldest lines."""
+"""Reading the event log by right."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import pytest
 
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch
-from muster.core.accounts.events import PRUNE_CHUNK, PRUNE_CHUNKS_MAX, EventReader, Retention
+from muster.core.accounts.events import EventReader
 from muster.errors import Invalid, NotFound
 from muster.model.accounts import SYSTEM, Actor, Role
-from muster.model.base import DAY
 from muster.model.events import Event
 from muster.store.sqlite import SqliteStore
-from muster.testing.clock import ManualClock
 
 OURS = Actor(role=Role.MEMBER, name="mia", account_id="a", project_id="ours")
 
@@ -78,19 +76,5 @@ def test_a_reader_resumes_where_it_was(store: SqliteStore) -> None:
         for bad in ({"after": -1}, {"after": 1 << 63}, {"limit": 0}, {"limit": 1001}):
             with pytest.raises(Invalid):
                 await reader.events(OURS, **bad)
-
-    asyncio.run(story())
-
-
-def test_old_lines_are_forgotten_in_bounded_chunks(store: SqliteStore) -> None:
-    async def story() -> None:
-        clock = ManualClock()
-        old = PRUNE_CHUNK * 2 + 3
-        await log(store, *(f"volume.created v{n}" for n in range(old)), at=clock.now() - 30 * DAY - 1)
-        await log(store, "volume.created young", at=clock.now() - 30 * DAY)
-        assert await Retention(store, clock, days=31).prune() == 0
-        assert await Retention(store, clock, days=30).prune() == old
-        assert said(await store.events(after=0, limit=10)) == ["volume.created young"]
-        assert old < PRUNE_CHUNK * PRUNE_CHUNKS_MAX
 
     asyncio.run(story())

@@ -166,6 +166,12 @@ class Store(Protocol):
     async def prune_events(self, before: Instant, limit: int) -> int:
         """Forget events older than `before`; how many went."""
 
+    async def prune_keys(self, before: Instant, limit: int) -> int:
+        """Forget idempotency keys older than `before`; how many went."""
+
+    async def prune_capacity_log(self, keep: int, limit: int) -> int:
+        """Forget lines that are more than `keep` behind the last; how many went. The last line always stays."""
+
     async def capacity_log(self, after: int, limit: int) -> list[CapacityChange]: ...
 
     async def capacity_seq(self) -> int: ...

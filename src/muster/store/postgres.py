@@ -198,6 +198,15 @@ class PostgresStore:
         prune = "DELETE FROM event WHERE at < $1 AND seq IN (SELECT seq FROM event ORDER BY seq LIMIT $2)"
         return await self._execute(prune, before, limit)
 
+    async def prune_keys(self, before: Instant, limit: int) -> int:
+        oldest = "SELECT id FROM idempotency_key WHERE created_at < $1 ORDER BY created_at LIMIT $2"
+        return await self._execute(f"DELETE FROM idempotency_key WHERE id IN ({oldest})", before, limit)
+
+    async def prune_capacity_log(self, keep: int, limit: int) -> int:
+        first = "SELECT seq FROM capacity_log ORDER BY seq LIMIT $2"
+        prune = f"DELETE FROM capacity_log WHERE seq < $1 AND seq IN ({first})"
+        return await self._execute(prune, await self.capacity_seq() - keep, limit)
+
     async def claim(self, *, worker: str, now: Instant, lease_ms: int, limit: int) -> list[Claim]:
         expires_at = now + lease_ms
         taken = sorted(await self._rows(_CLAIM, now, limit, worker, expires_at))

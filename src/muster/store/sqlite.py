@@ -42,6 +42,7 @@ def _connect(path: str, *, fsync: bool) -> sqlite3.Connection:
     db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
     db.execute("PRAGMA temp_store = MEMORY")
+    db.execute("PRAGMA mmap_size = 1073741824")
     return db
 
 
@@ -158,6 +159,13 @@ class SqliteStore:
 
     async def prune_events(self, before: Instant, limit: int) -> int:
         return int(await self._writer.submit(lambda: self._applier.prune_events(before, limit)))
+
+    async def prune_keys(self, before: Instant, limit: int) -> int:
+        return int(await self._writer.submit(lambda: self._applier.prune_keys(before, limit)))
+
+    async def prune_capacity_log(self, keep: int, limit: int) -> int:
+        oldest = await self.capacity_seq() - keep
+        return int(await self._writer.submit(lambda: self._applier.prune_capacity_log(oldest, limit)))
 
     async def claim(self, *, worker: str, now: Instant, lease_ms: int, limit: int) -> list[Claim]:
         due = await self.next_due()

@@ -226,3 +226,13 @@ class Applier:
         # Looking only at the first `limit` rows keeps this cheap without an index on time: the log is in time order.
         prune = "DELETE FROM event WHERE at < ? AND seq IN (SELECT seq FROM event ORDER BY seq LIMIT ?)"
         return self._cursor.execute(prune, (before, limit)).rowcount
+
+    def prune_keys(self, before: Instant, limit: int) -> int:
+        oldest = "SELECT id FROM idempotency_key WHERE created_at < ? ORDER BY created_at LIMIT ?"
+        return self._cursor.execute(f"DELETE FROM idempotency_key WHERE id IN ({oldest})", (before, limit)).rowcount
+
+    def prune_capacity_log(self, oldest: int, limit: int) -> int:
+        prune = (
+            "DELETE FROM capacity_log WHERE seq < ? AND seq IN (SELECT seq FROM capacity_log ORDER BY seq LIMIT ?)"
+        )
+        return self._cursor.execute(prune, (oldest, limit)).rowcount

@@ -380,6 +380,33 @@ class StoreSuite:
 
         self.tell(opened, story)
 
+    def test_old_idempotency_keys_are_forgotten_oldest_first(self, opened: Open) -> None:
+        async def story(store: Store) -> None:
+            for n in range(5):
+                key = IdempotencyKey(id=f"p:{9 - n}", digest="d", kind="cluster", resource_id="c", created_at=n)
+                await store.apply(batch(Insert(key)))
+            assert await store.prune_keys(3, 2) == 2
+            assert [key.created_at for key in await store.find(Find(IdempotencyKey, order="created_at"))] == [2, 3, 4]
+            assert await store.prune_keys(3, 9) == 1
+            assert await store.prune_keys(3, 9) == 0
+
+        self.tell(opened, story)
+
+    def test_the_capacity_log_forgets_its_beginning_and_never_its_end(self, opened: Open) -> None:
+        async def story(store: Store) -> None:
+            for n in range(6):
+                await store.apply(batch(Insert(host(f"h{n}"))))
+            last = await store.capacity_seq()
+            assert await store.prune_capacity_log(3, 1) == 1
+            assert await store.prune_capacity_log(3, 9) == 1
+            assert [line.host_id for line in await store.capacity_log(0, 9)] == ["h2", "h3", "h4", "h5"]
+            assert await store.prune_capacity_log(0, 9) == 3
+            assert await store.capacity_seq() == last
+            await store.apply(batch(Insert(host("h6"))))
+            assert [line.host_id for line in await store.capacity_log(last, 9)] == ["h6"]
+
+        self.tell(opened, story)
+
     def test_a_reader_that_resumes_misses_nothing(self, opened: Open) -> None:
         writers, each = 4, 25
 

@@ -1,4 +1,4 @@
-"""Reading the event log, and forgetting its oldest lines.
+"""Reading the event log.
 
 Leans on the store's contract, whose log has no holes: who resumes after `seq` misses nothing. Keeps the law that a
 tenant reads its own project's lines only; lines that belong to no project are the operator's.
@@ -8,19 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.contracts.clock import Clock
 from muster.contracts.store import Store
 from muster.core.accounts.rights import own_project
 from muster.core.paging import page_limit
 from muster.errors import Invalid
 from muster.model.accounts import Actor
-from muster.model.base import DAY
 from muster.model.events import Event
 
 SEQ_MAX: Final = (1 << 63) - 1
-RETENTION_DAYS_DEFAULT: Final = 90
-PRUNE_CHUNK: Final = 500  # lines forgotten in one transaction: others wait no longer than that
-PRUNE_CHUNKS_MAX: Final = 20  # chunks in one pass; what is left waits for the next
 
 
 class EventReader:
@@ -56,23 +51,3 @@ class EventReader:
     async def last(self, actor: Actor) -> int:
         """The number of the newest line: where "from now on" begins. It tells nothing of whose line that is."""
         return await self._store.last_event()
-
-
-class Retention:
-    """The audit log is kept so many days; called by the engine's periodic pass."""
-
-    def __init__(self, store: Store, clock: Clock, *, days: int = RETENTION_DAYS_DEFAULT) -> None:
-        self._store = store
-        self._clock = clock
-        self._days = days
-
-    async def prune(self) -> int:
-        """Forget what is older, in bounded chunks; how many lines went."""
-        before = self._clock.now() - self._days * DAY
-        gone = 0
-        for _ in range(PRUNE_CHUNKS_MAX):
-            pruned = await self._store.prune_events(before, PRUNE_CHUNK)
-            gone += pruned
-            if pruned < PRUNE_CHUNK:
-                break
-        return gone

@@ -116,7 +116,7 @@ class Capacity:
             await self._load()
         lines = await self._store.capacity_log(self._seq, LINES_PER_READ)
         while lines:
-            if len(lines) == LINES_PER_READ and await self._store.capacity_seq() - self._seq > LINES_BEHIND_MAX:
+            if await self._lost_track(lines):
                 await self._load()
             else:
                 self._follow(lines)
@@ -126,6 +126,12 @@ class Capacity:
             lines = await self._store.capacity_log(self._seq, LINES_PER_READ)
         if self._doubtful:
             await self._read_doubtful()
+
+    async def _lost_track(self, lines: Sequence[CapacityChange]) -> bool:
+        """So far behind that the lines in between may have been forgotten, or cost more than reading the fleet."""
+        if len(lines) < LINES_PER_READ:
+            return lines[-1].seq - self._seq > LINES_BEHIND_MAX
+        return await self._store.capacity_seq() - self._seq > LINES_BEHIND_MAX
 
     def _follow(self, lines: Sequence[CapacityChange]) -> None:
         """Each line says what became of some slots, so lines read twice, or late, come to the same in the end."""
