@@ -8,6 +8,7 @@ from typing import NamedTuple
 from muster.contracts.clock import Clock, Entropy
 from muster.contracts.faults import FaultDesk
 from muster.contracts.issuers import IssuerCheck
+from muster.contracts.jobs import Archive, Workshop
 from muster.contracts.metering import listened
 from muster.contracts.orchestrator import Orchestrator
 from muster.contracts.reconciler import Reconciler
@@ -30,6 +31,9 @@ from muster.core.clusters.service import ClusterService
 from muster.core.health.reconcile import HealthReconciler
 from muster.core.health.service import RemediationService
 from muster.core.hosts.service import HostService
+from muster.core.jobs.reconcile import JobReconciler
+from muster.core.jobs.service import JobService
+from muster.core.numbers import Numbers
 from muster.core.volumes.reconcile import VolumeReconciler
 from muster.core.volumes.service import VolumeService
 
@@ -55,7 +59,9 @@ class House:
     volumes: VolumeService
     clusters: ClusterService
     requests: RequestReader
+    numbers: Numbers
     health: RemediationService
+    jobs: JobService
     billing: BillingService
     terms: Terms
     events: EventReader
@@ -74,6 +80,7 @@ def build_house(
     pools: Pools,
     issuers: IssuerCheck | None = None,
     terms: Terms = Terms(),
+    archive: Archive | None = None,
 ) -> House:
     """Every room, furnished. A running server and a simulated history are built by these same lines."""
     store = listened(store, Meter(store, clock))
@@ -92,7 +99,9 @@ def build_house(
         volumes=VolumeService(store, clock, entropy, catalog, purse),
         clusters=ClusterService(store, clock, entropy, catalog, capacity, orchestrator, issuers, purse),
         requests=RequestReader(store),
+        numbers=Numbers(store),
         health=RemediationService(store, clock, entropy),
+        jobs=JobService(store, clock, entropy, archive),
         billing=BillingService(store, clock, entropy),
         terms=terms,
         events=EventReader(store),
@@ -101,9 +110,12 @@ def build_house(
     )
 
 
-def reconcilers_of(house: House, substrate: Substrate, orchestrator: Orchestrator) -> list[Reconciler]:
+def reconcilers_of(
+    house: House, substrate: Substrate, orchestrator: Orchestrator, workshop: Workshop | None = None
+) -> list[Reconciler]:
     """What the engine turns: one reconciler per kind of work."""
     return [
+        *_jobs(house, workshop),
         VolumeReconciler(house.store, house.clock, substrate),
         ClusterReconciler(
             house.store, house.clock, house.entropy, house.catalog, house.capacity, substrate, orchestrator
@@ -111,3 +123,10 @@ def reconcilers_of(house: House, substrate: Substrate, orchestrator: Orchestrato
         HealthReconciler(house.store, house.clock, house.entropy),
         BillingReconciler(house.store, house.clock, house.entropy, house.terms),
     ]
+
+
+def _jobs(house: House, workshop: Workshop | None) -> list[Reconciler]:
+    archive = house.jobs.archive
+    if workshop is None or archive is None:
+        return []
+    return [JobReconciler(house.store, house.clock, house.clusters, workshop, archive)]

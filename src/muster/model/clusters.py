@@ -95,6 +95,13 @@ class ClusterConfig(Part, frozen=True, kw_only=True):
     said: dict[str, Any] = {}
 
 
+class Boots(Part, frozen=True, kw_only=True):
+    """How often each kind of node was to be booted anew in place; a node keeps the count it was last booted for."""
+
+    control: int = 0
+    workers: int = 0
+
+
 class ClusterSpec(Part, frozen=True, kw_only=True):
     """The wish. Services write it; each change raises the cluster's generation."""
 
@@ -116,6 +123,7 @@ class ClusterSpec(Part, frozen=True, kw_only=True):
     reserved_ip_id: str | None = None
     leave_first: tuple[str, ...] = ()  # node ids to go first when it shrinks
     force: bool = False  # shrink or delete without waiting for running jobs
+    boots: Boots = Boots()
     acceptance: Acceptance = Acceptance()
     config: ClusterConfig = ClusterConfig()
 
@@ -219,10 +227,11 @@ class Repair(StrEnum):
 
 
 class Mending(Part, frozen=True, kw_only=True):
-    """A node's part in repairs: what is wished for it, and in whose place it came."""
+    """A node's part in repairs: what is wished for it, in whose place it came, and for which of `Boots` it booted."""
 
     wish: Repair = Repair.NONE
     replaces: str = ""
+    boot: int = 0
 
 
 class NodeRole(StrEnum):
@@ -241,6 +250,7 @@ class Node(Noun, frozen=True, kw_only=True):
     ordinal: int
     generation: int = 1  # raised when it is booted anew in place
     host_id: str | None = None
+    host_name: str = ""
     lease_id: str | None = None
     phase: NodePhase = NodePhase.PENDING
     phase_since: Instant

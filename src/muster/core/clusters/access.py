@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from muster.contracts.store import Find, Op, Replace, Store
 from muster.core.access.ssh import read_public_key
-from muster.errors import NotFound, Protected
+from muster.errors import Invalid, NotFound, Protected
 from muster.model.access import ReservedIp, SecurityGroup, SshKey
 from muster.model.base import changed
+from muster.model.clusters import Cluster
 
 
 async def public_keys(
@@ -37,7 +38,7 @@ async def group_ops(store: Store, project_id: str, ids: Sequence[str]) -> list[O
     return [Replace(changed(group)) for group in groups]
 
 
-async def bind_address(store: Store, project_id: str, cluster_id: str, ip_id: str | None) -> list[Op]:
+async def bind_address(store: Store, project_id: str, cluster_id: str, ip_id: str | None, region: str) -> list[Op]:
     """The reserved address now belongs to this cluster; the row's version guards against two takers."""
     if ip_id is None:
         return []
@@ -46,7 +47,17 @@ async def bind_address(store: Store, project_id: str, cluster_id: str, ip_id: st
         raise NotFound(f"there is no reserved ip {ip_id}")
     if ip.cluster_id not in (None, cluster_id):
         raise Protected(f"{ip.address} is attached to another cluster", field="reserved_ip_id")
+    if ip.region != region:
+        raise Invalid(f"{ip.address} is an address of {ip.region}, not of {region}", field="reserved_ip_id")
     return [Replace(changed(ip, cluster_id=cluster_id))]
+
+
+async def unbind_address(store: Store, cluster: Cluster, ip_id: str) -> list[Op]:
+    """The reserved address is free for another cluster again."""
+    ip = await store.get(ReservedIp, ip_id)
+    if ip is None or ip.cluster_id != cluster.id:
+        raise NotFound(f"there is no reserved ip {ip_id} on cluster {cluster.name}")
+    return [Replace(changed(ip, cluster_id=None))]
 
 
 async def unbind_addresses(store: Store, cluster_id: str) -> list[Op]:

@@ -241,7 +241,7 @@ class Creates:
             ops += seat_ops(seats)
             more, events = await mount_ops(self._store, self._entropy, actor, cluster, command.mounts, now)
             ops += await group_ops(self._store, project.id, spec.security_group_ids)
-            ops += (*more, *await bind_address(self._store, project.id, cluster.id, spec.reserved_ip_id))
+            ops += (*more, *await bind_address(self._store, project.id, cluster.id, spec.reserved_ip_id, spec.region))
             request = new_request(
                 self._entropy.uuid(), "cluster", cluster, "create", generation=1, actor=actor, at=now
             )

@@ -16,7 +16,9 @@ from typing import TypeAlias
 
 from muster.contracts.orchestrator import Standing
 from muster.contracts.substrate import Power, Seen
+from muster.core.clusters.boots import outdated, under_way
 from muster.core.clusters.snapshot import Snapshot
+from muster.core.clusters.surplus import staying, surplus
 from muster.model.base import SECOND, Instant
 from muster.model.clusters import Cluster, Node, NodeRole, Repair
 from muster.model.phases import PROVISIONING, SERVING, STOPPED, NodePhase, Phase, VolumePhase
@@ -254,15 +256,15 @@ def _workers(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
 
 
 def _drivers(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
-    if _broken(snapshot):
-        return Move(Phase.WORKERS, "a node was lost while drivers were installed")
+    if _broken(snapshot) or under_way(snapshot):
+        return Move(Phase.WORKERS, "a node was lost, or boots anew, while drivers were installed")
     return _boot(snapshot, sight, now) or _converge(snapshot) or Move(Phase.TESTING, "drivers and daemons are up")
 
 
 def _testing(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
     cluster = snapshot.cluster
-    if _broken(snapshot):
-        return Move(Phase.WORKERS, "a node did not pass")
+    if _broken(snapshot) or under_way(snapshot):
+        return Move(Phase.WORKERS, "a node did not pass, or boots anew")
     if not cluster.spec.acceptance.enabled:
         return Move(Phase.READY, "acceptance tests were not wanted")
     return RunTests(f"{cluster.generation}.{cluster.status.replacements}")
@@ -279,7 +281,7 @@ _PROVISION: dict[Phase, Callable[[Snapshot, Sight, Instant], Step]] = {
 
 
 def _boot(snapshot: Snapshot, sight: Sight, now: Instant) -> Step | None:
-    """Whatever all phases with nodes share: clear leavers away, replace the broken, power on the pending."""
+    """Whatever all phases with nodes share: clear leavers away, replace the broken, boot the outdated and pending."""
     leaving = _leave(snapshot, sight, now)
     if leaving is not None and not isinstance(leaving, WaitFor):
         return leaving
@@ -289,6 +291,9 @@ def _boot(snapshot: Snapshot, sight: Sight, now: Instant) -> Step | None:
         if snapshot.cluster.phase in PROVISIONING and snapshot.cluster.status.replacements + len(broken) > most:
             return Move(Phase.FAILED, f"too many nodes failed; the last: {broken[0].name}: {broken[0].because}")
         return Substitute(tuple(broken))
+    old = outdated(snapshot)
+    if old:
+        return Note(tuple(NodeMove(node, NodePhase.BOOTING, "it is booted anew") for node in old))
     asleep = [node for node in snapshot.nodes if _to_power_on(node, sight.seen.get(node.id))]
     return EnsureNodes(tuple(asleep)) if asleep else None
 
@@ -334,9 +339,9 @@ def _serve(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
     hurt = _hurt(snapshot)
     if hurt is not None:
         return hurt
-    surplus = _surplus(snapshot, sight)
-    if surplus:
-        return Note(tuple(NodeMove(node, _first_step_out(snapshot, node), "the cluster shrinks") for node in surplus))
+    over = surplus(snapshot, sight.standing)
+    if over:
+        return Note(tuple(NodeMove(node, _first_step_out(snapshot, node), "the cluster shrinks") for node in over))
     step = _drain(snapshot, sight, now) or _boot(snapshot, sight, now)
     if step is not None and not isinstance(step, WaitFor):
         return step
@@ -344,7 +349,12 @@ def _serve(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
 
 
 def _converge_serving(snapshot: Snapshot, sight: Sight) -> Step | None:
-    """Converge also mends: a daemon that is down on a node that is up is started again."""
+    """Converge also mends: a daemon that is down on a node that is up is started again.
+
+    While the controller itself comes up there is nobody to join.
+    """
+    if any(node.role is NodeRole.CONTROLLER for node in under_way(snapshot)):
+        return None
     fallen = [
         node.name
         for node in snapshot.nodes
@@ -368,7 +378,7 @@ def _missing(node: Node) -> bool:
 
 
 def _health(snapshot: Snapshot) -> Step | None:
-    whole = len(_staying(snapshot)) >= snapshot.cluster.spec.workers
+    whole = len(staying(snapshot)) >= snapshot.cluster.spec.workers
     settled = all(node.phase in (NodePhase.RUNNING, NodePhase.DRAINING) for node in _not_leaving(snapshot))
     if snapshot.cluster.phase is Phase.DEGRADED and whole and settled:
         return Move(Phase.READY, "all nodes are back")
@@ -384,34 +394,6 @@ def _await(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
 
 def _not_leaving(snapshot: Snapshot) -> list[Node]:
     return [node for node in snapshot.nodes if node.phase is not NodePhase.LEAVING]
-
-
-def _staying(snapshot: Snapshot) -> list[Node]:
-    out = (NodePhase.LEAVING, NodePhase.DRAINING)
-    return [node for node in snapshot.nodes if node.role is NodeRole.WORKER and node.phase not in out]
-
-
-_LEAVE_ORDER = (NodePhase.FAILED, NodePhase.LOST, NodePhase.PENDING, NodePhase.BOOTING, NodePhase.JOINING)
-_STANDING_ORDER = (Standing.ABSENT, Standing.DOWN, Standing.DRAINED, Standing.DRAINING, Standing.IDLE)
-
-
-def _surplus(snapshot: Snapshot, sight: Sight) -> list[Node]:
-    """Workers beyond the wish: the named ones first, then the broken, the drained, the idle, the youngest."""
-    staying = _staying(snapshot)
-    over = len(staying) - snapshot.cluster.spec.workers
-    if over <= 0:
-        return []
-
-    def rank(node: Node) -> tuple[int, int, int, int]:
-        standing = sight.standing.get(node.id, Standing.UNKNOWN)
-        return (
-            0 if node.id in snapshot.cluster.spec.leave_first else 1,
-            _LEAVE_ORDER.index(node.phase) if node.phase in _LEAVE_ORDER else len(_LEAVE_ORDER),
-            _STANDING_ORDER.index(standing) if standing in _STANDING_ORDER else len(_STANDING_ORDER),
-            -node.ordinal,
-        )
-
-    return sorted(staying, key=rank)[:over]
 
 
 def _first_step_out(snapshot: Snapshot, node: Node) -> NodePhase:

@@ -23,6 +23,7 @@ from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
 from muster.core.clusters import plan as planning
 from muster.core.clusters.access import unbind_addresses
+from muster.core.clusters.boots import booted
 from muster.core.clusters.nodes import Seat, free_ordinals, seat, seat_ops
 from muster.core.clusters.plan import NodeMove, Sight, plan
 from muster.core.clusters.requests import settle
@@ -134,7 +135,7 @@ class ClusterReconciler:
 
     @_perform.register
     async def _(self, step: planning.Note, turn: Turn) -> Outcome:
-        moved = [_moved(move, turn.now) for move in step.moves]
+        moved = [_booting(_moved(move, turn.now), move.node, turn.cluster) for move in step.moves]
         await self._record_nodes(turn, moved, extra=await self._cordon_dead(step.moves, turn.now))
         return Advance(step.moves[0].because)
 
@@ -161,7 +162,11 @@ class ClusterReconciler:
         """The rows with their keys and leases are the intent; asking twice is asking once."""
         await self._substrate.ensure([node_wish(turn.snapshot.view, node) for node in step.nodes], turn.fence)
         asked = [NodeMove(node, NodePhase.BOOTING, "asked to boot") for node in step.nodes]
-        pending = [_moved(move, turn.now) for move in asked if move.node.phase is NodePhase.PENDING]
+        pending = [
+            booted(_moved(move, turn.now), turn.cluster.spec)
+            for move in asked
+            if move.node.phase is NodePhase.PENDING
+        ]
         if pending:
             await self._record_nodes(turn, pending)
         return Advance(f"{len(step.nodes)} nodes asked to boot")
@@ -447,6 +452,12 @@ def _moved(move: NodeMove, now: Instant) -> Node:
     if move.address is not None:
         node = msgspec.structs.replace(node, address=move.address)
     return _mended(node, move.node.phase)
+
+
+def _booting(node: Node, before: Node, cluster: Cluster) -> Node:
+    """Whoever goes down to boot again will boot by this wish; of what was found booting already, nobody knows."""
+    anew = node.phase is NodePhase.BOOTING and before.phase is not NodePhase.PENDING
+    return booted(node, cluster.spec) if anew else node
 
 
 def _mended(node: Node, before: NodePhase) -> Node:

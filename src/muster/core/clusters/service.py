@@ -102,7 +102,7 @@ class ClusterService(Views):
     async def change(
         self, actor: Actor, id: str, decide: Decide, *, if_version: int | None = None, note: Note | None = None
     ) -> Cluster:
-        """An update that depends on how the cluster is: "two more workers". Decided anew when somebody was quicker."""
+        """An update that depends on how the cluster is ("two more"); decided anew when somebody was quicker."""
         return await guarded(lambda: self._update(actor, id, decide, if_version, note))
 
     async def _update(
