@@ -27,10 +27,12 @@ from muster.clock import RealClock, RealEntropy, ticks
 from muster.contracts.clock import Clock, Entropy
 from muster.contracts.faults import FaultDesk, Place
 from muster.contracts.http import Dialect
+from muster.contracts.jobs import Workshop
 from muster.contracts.orchestrator import Orchestrator
 from muster.contracts.store import Find, Store
 from muster.contracts.substrate import Substrate
 from muster.core.access.pool import Pools, no_pools, simulated_pools
+from muster.core.billing.plan import Terms
 from muster.core.house import FleetFacts, House, build_house, reconcilers_of
 from muster.core.retention import Retention
 from muster.dialects.native.routes import Native
@@ -42,10 +44,12 @@ from muster.engine.failpoints import DieAt, orchestrator_with, store_with, subst
 from muster.engine.wakeups import Wakeups
 from muster.errors import MusterError
 from muster.homestead import AlreadyRunning, forget_info, held, keep, kept, make_home, write_info
+from muster.model.base import HOUR
 from muster.model.catalog import Region
 from muster.model.hosts import Host
 from muster.orchestrators.none import NoOrchestrator
 from muster.settings import BadSetting, Settings, read
+from muster.store.archive import DirectoryArchive
 from muster.store.open import open_store
 from muster.substrates.none import NoSubstrate
 from muster.web.asgi import App, Limits
@@ -68,6 +72,7 @@ class Fleet(NamedTuple):
     pools: Pools = no_pools
     close: Callable[[], Awaitable[None]] | None = None
     listen: Callable[[asyncio.Event], Awaitable[None]] | None = None  # runs beside the engine until told to stop
+    workshop: Workshop | None = None
 
     @property
     def facts(self) -> FleetFacts:
@@ -77,6 +82,7 @@ class Fleet(NamedTuple):
 
 def simulated_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: Store) -> Fleet:
     from muster.orchestrators.simulated import SimulatedOrchestrator
+    from muster.orchestrators.simulated.workshop import SimulatedWorkshop
     from muster.substrates.simulated import SimulatedFaultDesk, SimulatedSubstrate, SimulatedWorld
 
     file = str(settings.home / "world.db")
@@ -93,12 +99,14 @@ def simulated_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: S
         simulated_pools,
         close,
         substrate.listen,
+        SimulatedWorkshop(clock, settings.time_scale),
     )
 
 
 def local_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: Store) -> Fleet:
     """Real nodes on this machine, through hostd, which `run_server` has brought up by now."""
     from muster.orchestrators.slurm import SlurmOrchestrator
+    from muster.orchestrators.slurm.workshop import SlurmWorkshop
     from muster.substrates.local import LocalSubstrate
 
     file = settings.home / SLURM_SECRET_FILE
@@ -116,7 +124,7 @@ def local_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: Store
         await orchestrator.close()
         await substrate.close()
 
-    return Fleet(substrate, orchestrator, close=close, listen=listen)
+    return Fleet(substrate, orchestrator, close=close, listen=listen, workshop=SlurmWorkshop(substrate))
 
 
 def no_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: Store) -> Fleet:
@@ -195,6 +203,8 @@ async def assemble(settings: Settings, closing: AsyncExitStack) -> Running:
         fleet=fleet.facts,
         pools=fleet.pools,
         issuers=WebIssuers(allow_private=settings.oidc_issuers == "any"),
+        archive=None if fleet.workshop is None else DirectoryArchive(settings.home / "jobs"),
+        terms=Terms(settings.unfunded_grace_hours * HOUR, settings.credit_warning_hours * HOUR),
     )
     closing.push_async_callback(house.accounts.close)
     if settings.answers:
@@ -238,7 +248,7 @@ def _engine(house: House, fleet: Fleet, settings: Settings) -> Engine:
     async def prune() -> None:
         await retention.prune()
 
-    reconcilers = reconcilers_of(house, fleet.substrate, fleet.orchestrator)
+    reconcilers = reconcilers_of(house, fleet.substrate, fleet.orchestrator, fleet.workshop)
     pace = Pace(crowded_share=settings.engine_share / 100)
     return Engine(house.store, house.clock, house.entropy, reconcilers, pace=pace, chores=[prune])
 

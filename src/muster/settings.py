@@ -152,6 +152,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         choices=("public", "any"),
     ),
     _number("engine_share", "10", "percent", 1, 100, "Of the process's time the engine may take while calls wait."),
+    _number("unfunded_grace_hours", "72", "hours", 0, 87_600, "How long what cannot be paid for is kept, stopped."),
+    _number("credit_warning_hours", "24", "hours", 0, 87_600, "An account is told when its credit lasts no longer."),
     _number("event_retention_days", "90", "days", 1, 36_500, "How long the event log is kept."),
     Setting(
         "failpoint",
@@ -194,6 +196,8 @@ class Settings:
     body_limit: int
     oidc_issuers: str
     engine_share: int
+    unfunded_grace_hours: int
+    credit_warning_hours: int
     event_retention_days: int
     failpoint: str | None
 

@@ -27,6 +27,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "event": ("muster.cli.records", "event", "What happened, when, by whom, because of what."),
     "capacity": ("muster.cli.records", "capacity", "What is free, where."),
     "catalog": ("muster.cli.catalog", "catalog", "Regions, GPU types, instance types, images, prices."),
+    "billing": ("muster.cli.billing", "billing", "Balance, statements, prices, top-ups, budgets, and the proof."),
     "account": ("muster.cli.accounts", "account", "Who pays."),
     "project": ("muster.cli.accounts", "project", "What owns clusters and volumes."),
     "member": ("muster.cli.accounts", "member", "Who may act in a project."),

@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 
 from muster.contracts.clock import Clock, Entropy
+from muster.sdk.billing import Billing
 from muster.sdk.errors import Unreachable
 from muster.sdk.nouns import Creatable, Deletable, Faults, Hosts, Listing, Patchable, Readable, SecurityGroups, Thing
 from muster.sdk.resting import Clusters, Volumes, Waitable, cluster_rests, request_rests, volume_rests
@@ -60,6 +61,7 @@ class Client:
         self.requests = Waitable(wire, "/requests", "request", request_rests, clock)
         self.events = Readable(wire, "/events", "event")
         self.faults = Faults(wire, "/faults", "fault")
+        self.billing = Billing(wire)
 
     def __enter__(self) -> Client:
         return self
