@@ -94,7 +94,7 @@ def web(door: Door, rounds: int, seconds: int) -> bool:
             keys = (key, another_key(our_url, operator))
             table = interleaved(door, theirs, their_url, ours, our_url, keys, first, rounds, seconds)
             ok = told(table)
-            print(f"engine: {engine_share(our_url)}")
+            print(f"engine: {engine_share(ours, our_url)}")
     return ok
 
 
@@ -190,15 +190,18 @@ def told(table: dict[str, list[tuple[Result, Result]]]) -> bool:
     return ok
 
 
-def engine_share(url: str) -> str:
+def engine_share(server: Server, url: str) -> str:
     """What the engine had to do meanwhile, from the server's own metrics."""
     import urllib.request
 
     with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
-    wanted = ("muster_engine_", "muster_work_")
-    return "; ".join(
-        line for line in lines if line.startswith(wanted) and "_created" not in line and "bucket" not in line
+    said = dict(line.rsplit(" ", 1) for line in lines if line.startswith("muster_engine_"))
+    busy, steps = float(said["muster_engine_busy_seconds_total"]), float(said["muster_engine_steps_total"])
+    cpu = cpu_seconds(server.process.pid)
+    return (
+        f"{busy:.1f} s of the server's {cpu:.1f} s CPU ({busy / cpu:.0%}), {steps:.0f} steps, "
+        f"{float(said['muster_engine_failures_total']):.0f} failures, {said['muster_engine_due']} pieces of work due"
     )
 
 
@@ -248,7 +251,7 @@ def fleet() -> bool:
     ok = size <= 1024 and not waiting
     print(
         f"fleet: 10,000 hosts, 2,000 clusters: {size:.0f} MB (goal 1024), ready {settled:.0f} s after the last create, "
-        f"{spent / 25 * 100:.0f} % of a core to look at every cluster each 20 s {'met' if ok else 'MISSED'}"
+        f"{spent / 25 * 20:.1f} s CPU to look at every cluster once, each 20 s {'met' if ok else 'MISSED'}"
     )
     return ok
 

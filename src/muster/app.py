@@ -210,11 +210,12 @@ async def assemble(settings: Settings, closing: AsyncExitStack) -> Running:
     if settings.answers:
         await first_start(house, settings)
     await house.capacity.ready()
-    app = _app(house, watch, settings) if settings.answers else None
-    if not settings.moves:
+    engine = _engine(house, fleet, settings) if settings.moves else None
+    app = _app(house, watch, settings, engine) if settings.answers else None
+    if engine is None:
         return Running(house, None, app, watch)
-    engines.append(_engine(house, fleet, settings))
-    return Running(house, engines[0], app, watch, _announcements(house, fleet))
+    engines.append(engine)
+    return Running(house, engine, app, watch, _announcements(house, fleet))
 
 
 def _announcements(house: House, fleet: Fleet) -> tuple[Callable[[asyncio.Event], Awaitable[None]], ...]:
@@ -250,14 +251,14 @@ def _engine(house: House, fleet: Fleet, settings: Settings) -> Engine:
 
     reconcilers = reconcilers_of(house, fleet.substrate, fleet.orchestrator, fleet.workshop)
     pace = Pace(crowded_share=settings.engine_share / 100)
-    return Engine(house.store, house.clock, house.entropy, reconcilers, pace=pace, chores=[prune])
+    return Engine(house.store, house.clock, house.entropy, reconcilers, pace=pace, chores=[prune], ticks=ticks)
 
 
-def _app(house: House, watch: Watch, settings: Settings) -> App:
+def _app(house: House, watch: Watch, settings: Settings, engine: Engine | None) -> App:
     metrics = Metrics()
     limits = Limits(house.clock, rate=settings.rate_limit, burst=settings.rate_burst, calls=settings.calls_limit)
     return App(
-        [*(dialect(house, watch) for dialect in DIALECTS), Probes(house, metrics)],
+        [*(dialect(house, watch) for dialect in DIALECTS), Probes(house, metrics, engine)],
         house.accounts,
         clock=house.clock,
         entropy=house.entropy,
@@ -349,7 +350,7 @@ def _banner(settings: Settings, house: House, url: str | None) -> list[str]:
         f"Muster {__version__} at {url} ({fleet})",
         f"  operator key  {settings.home / OPERATOR_KEY_FILE}",
         f"  tenant key    {settings.home / TENANT_KEY_FILE}",
-        "  now type      muster cluster create demo --wait",
+        f"  now type      {os.environ.get('MUSTER_COMMAND', 'muster')} cluster create demo --wait",
         "  Ctrl-C stops it; nothing is lost",
     ]
 

@@ -57,16 +57,34 @@ def held(home: Path, *, answers: bool, moves: bool) -> Iterator[None]:
     with ExitStack() as locks:
         for wanted, name in ((answers, "server"), (moves, "engine")):
             if wanted:
-                file = locks.enter_context((home / "run" / f"{name}.lock").open("a"))
-                _lock(file, home, name)
+                locks.enter_context(_lock(home, name))
         yield
 
 
-def _lock(file: IO[str], home: Path, name: str) -> None:
+@contextmanager
+def _lock(home: Path, name: str) -> Iterator[None]:
+    """The file goes with whoever held it; one that went while we reached for it guards nothing, so reach again."""
+    path = home / "run" / f"{name}.lock"
+    while True:
+        with path.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise AlreadyRunning(home, read_info(home, name)) from None
+            if not _is_at(path, file):
+                continue
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(path: Path, file: IO[str]) -> bool:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise AlreadyRunning(home, read_info(home, name)) from None
+        return path.stat().st_ino == os.fstat(file.fileno()).st_ino
+    except FileNotFoundError:
+        return False
 
 
 def write_info(home: Path, name: str, info: dict[str, Any]) -> None:

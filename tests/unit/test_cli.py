@@ -14,7 +14,7 @@ import yaml
 from muster.cli import main as entry
 from muster.cli.access import parse_rule
 from muster.cli.create import with_node_size
-from muster.cli.ending import Ended, ended_by
+from muster.cli.ending import Ended, as_typed, ended_by
 from muster.cli.env import CLIENTS
 from muster.cli.show import span, table
 from muster.cli.target import Asked, Target, find_target
@@ -317,3 +317,11 @@ def test_an_explanation_in_words() -> None:
     assert "1 running, 1 booting" in words
     assert "w-1 is slow" in words
     assert words.index("cluster.created") < words.index("cluster.phase")
+
+
+def test_what_to_type_is_told_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_COMMAND", "./muster")
+    assert as_typed("muster cluster wait demo") == "./muster cluster wait demo"
+    assert as_typed("--as-operator") == "--as-operator"
+    monkeypatch.delenv("MUSTER_COMMAND")
+    assert as_typed("muster up") == "muster up"

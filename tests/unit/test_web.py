@@ -401,11 +401,13 @@ def test_metrics_count_by_dialect_route_and_status() -> None:
     door = Door()
     door.ask("GET", "/things")
     door.ask("GET", "/things", key=None)
-    page = door.metrics.page([Gauge("muster_free_gpus", "Free.", ("region",), [(("Delhi",), 3.0)])]).decode()
+    steps = Gauge("muster_engine_steps", "Steps.", (), [((), 5.0)], grows=True)
+    page = door.metrics.page([Gauge("muster_free_gpus", "Free.", ("region",), [(("Delhi",), 3.0)]), steps]).decode()
     assert 'muster_requests_total{dialect="plain",route="things.list",status="200"} 1.0' in page
     assert 'muster_requests_total{dialect="plain",route="things.list",status="400"} 1.0' in page
     assert 'muster_request_seconds_count{dialect="plain",route="things.list"} 2.0' in page
     assert 'muster_free_gpus{region="Delhi"} 3.0' in page
+    assert "# TYPE muster_engine_steps_total counter\nmuster_engine_steps_total 5.0" in page
 
 
 @pytest.mark.parametrize("lines", [TextLines(), JsonLines()])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any
 
 import click
 
-from muster.cli.ending import USAGE, Ended
+from muster.cli.ending import USAGE, Ended, as_typed
 from muster.cli.files import read_data, read_text
 from muster.cli.show import Thing, emit, facts
 from muster.cli.verb import Session, Verb, project_id, project_option, timeout_option, wait_option
@@ -114,18 +115,18 @@ def with_node_size(wish: Thing) -> Thing:
 
 
 def accepted(made: Thing) -> str:
-    return f"accepted, now {made['phase']}; watch it with: muster cluster wait {made['name']}"
+    wait = as_typed(f"muster cluster wait {quote(made['name'])}")
+    return f"accepted, now {made['phase']}; watch it with: {wait}"
 
 
 def way_in(cluster: Thing) -> str:
     """What to type next, once it is there."""
-    access = cluster.get("access") or {}
+    access, name = cluster.get("access") or {}, quote(cluster["name"])
     if cluster.get("simulated") or not access:
-        return f"ready; look at it with: muster cluster show {cluster['name']}"
+        return "ready; look at it with: " + as_typed(f"muster cluster show {name}")
     if access.get("kube_api"):
-        return (
-            f"muster cluster kubeconfig {cluster['name']} > kubeconfig && kubectl --kubeconfig kubeconfig get nodes"
-        )
+        get = as_typed(f"muster cluster kubeconfig {name}")
+        return f"{get} > kubeconfig && kubectl --kubeconfig kubeconfig get nodes"
     if access.get("ssh_host"):
         return f"ssh -p {access.get('ssh_port') or 22} {access.get('ssh_user')}@{access['ssh_host']}"
     return facts(access, [(name.upper(), name) for name in access])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 import click
@@ -25,6 +26,13 @@ Exit codes, for scripts:
 """
 
 
+def as_typed(command: str) -> str:
+    """A command that begins with our name, as whoever reads it reaches us: perhaps ./muster."""
+    if command.startswith("muster "):
+        return os.environ.get("MUSTER_COMMAND", "muster") + command.removeprefix("muster")
+    return command
+
+
 class Ended(click.ClickException):
     """A command that ends early: a sentence, an exit code, and perhaps a hint."""
 
@@ -36,7 +44,7 @@ class Ended(click.ClickException):
     def show(self, file: object = None) -> None:
         click.echo(click.style("error: ", fg="red") + self.message, err=True)
         if self.hint:
-            click.echo(f"  try: {self.hint}", err=True)
+            click.echo(f"  try: {as_typed(self.hint)}", err=True)
 
 
 def code_for(error: ApiError) -> int:

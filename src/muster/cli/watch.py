@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -133,7 +134,9 @@ def watch_to_rest(session: Session, id: str, timeout_seconds: float) -> Thing:
         raise Ended(f"cluster {id} is gone")
     if cluster["phase"] == "failed":
         why = cluster.get("because") or "no reason was given"
-        raise Ended(f"cluster {cluster['name']} failed: {why}", hint=f"muster cluster explain {cluster['name']}")
+        raise Ended(
+            f"cluster {cluster['name']} failed: {why}", hint=f"muster cluster explain {quote(cluster['name'])}"
+        )
     return cluster
 
 

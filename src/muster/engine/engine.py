@@ -17,6 +17,7 @@ from muster.contracts.clock import Clock, Entropy
 from muster.contracts.reconciler import Advance, Gone, Outcome, Reconciler, Settled, Wait
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Claim, Store, Wake
+from muster.engine.effort import Effort, Ticks
 from muster.errors import FencedOff, FenceLost, StoreFull, VersionMismatch
 from muster.model.base import SECOND, Instant
 
@@ -52,6 +53,7 @@ class Engine:
         *,
         pace: Pace = Pace(),
         chores: Sequence[Callable[[], Awaitable[None]]] = (),
+        ticks: Ticks = lambda: 0.0,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -62,9 +64,15 @@ class Engine:
         self.worker = f"engine-{entropy.uuid()}"
         self._nudged = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
+        self._effort = Effort(ticks)
         self.steps = 0
         self.failures = 0
         self.last_pass_ms = 0
+
+    @property
+    def busy_seconds(self) -> float:
+        """What reconciles took of this thread's time so far."""
+        return self._effort.seconds
 
     def nudge(self) -> None:
         """Something became due in this process; look at once instead of at the next tick."""
@@ -107,7 +115,7 @@ class Engine:
         self._nudged.clear()
         claims = await self._claim(free)
         for claim in claims:
-            task = asyncio.ensure_future(self._turn(claim))
+            task = asyncio.ensure_future(self._effort.of(self._turn(claim)))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
         if claims:

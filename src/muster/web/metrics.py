@@ -41,6 +41,7 @@ class Gauge(NamedTuple):
     sentence: str
     labels: Sequence[str]
     samples: Sequence[tuple[Sequence[str], float]]
+    grows: bool = False  # only ever: a counter
 
 
 class Metrics:
@@ -91,8 +92,9 @@ def _cumulative(meter: Meter) -> list[tuple[str, float]]:
     return buckets
 
 
-def _gauge(gauge: Gauge) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(gauge.name, gauge.sentence, labels=gauge.labels)
+def _gauge(gauge: Gauge) -> Metric:
+    kind = CounterMetricFamily if gauge.grows else GaugeMetricFamily
+    family = kind(gauge.name, gauge.sentence, labels=gauge.labels)
     for values, figure in gauge.samples:
         family.add_metric(values, figure)
     return family

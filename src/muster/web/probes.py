@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 from muster.contracts.http import Call, Reply, Route, SocketRoute
 from muster.core.figures import Figures, figures
@@ -15,12 +16,26 @@ from muster.errors import CallError
 from muster.web.metrics import CONTENT_TYPE, Gauge, Metrics
 
 
+class Pulse(Protocol):
+    """What an engine counts of itself."""
+
+    steps: int
+    failures: int
+    last_pass_ms: int
+
+    @property
+    def busy_seconds(self) -> float: ...
+
+
 class Probes:
+    """`engine` is the one of this process, when there is one: another process counts its own."""
+
     name = "probes"
 
-    def __init__(self, house: House, metrics: Metrics) -> None:
+    def __init__(self, house: House, metrics: Metrics, engine: Pulse | None = None) -> None:
         self._house = house
         self._metrics = metrics
+        self._engine = engine
 
     def routes(self) -> Sequence[Route]:
         return (
@@ -54,7 +69,7 @@ class Probes:
         return Reply(200, b'{"status":"ready"}')
 
     async def metrics(self, call: Call) -> Reply:
-        gauges = _gauges(await figures(self._house))
+        gauges = [*_gauges(await figures(self._house)), *(_pulse(self._engine) if self._engine else ())]
         return Reply(200, self._metrics.page(gauges), CONTENT_TYPE)
 
 
@@ -73,4 +88,17 @@ def _gauges(seen: Figures) -> Iterator[Gauge]:
         "GPUs nobody holds.",
         ("region", "gpu_type"),
         [(key, free) for key, free in seen.free_gpus.items()],
+    )
+
+
+def _pulse(engine: Pulse) -> Iterator[Gauge]:
+    yield Gauge("muster_engine_steps", "Reconciles run.", (), [((), engine.steps)], grows=True)
+    yield Gauge("muster_engine_failures", "Reconciles that raised.", (), [((), engine.failures)], grows=True)
+    sentence = "Time of this process that reconciles took; what their commits cost the disk is not in it."
+    yield Gauge("muster_engine_busy_seconds", sentence, (), [((), engine.busy_seconds)], grows=True)
+    yield Gauge(
+        "muster_engine_last_pass_seconds",
+        "How long the last full pass took to make everything due.",
+        (),
+        [((), engine.last_pass_ms / 1000)],
     )

@@ -193,6 +193,8 @@ def test_the_stream_of_changes_resumes_where_it_was_left_and_shows_only_ones_own
     assert {event["project_id"] for event in events} == {world.ann_project}
     again = _changes(world, 1, headers={"last-event-id": str(events[0]["seq"])})
     assert again[0]["seq"] == events[1]["seq"]
+    (first,) = world.ann.get("/events", limit=1)["items"]
+    assert _changes(world, 1, headers={"last-event-id": "0"})[0]["seq"] == first["seq"]
 
 
 def test_the_audit_log_tells_who_and_what(world: Any) -> None:
@@ -257,7 +259,12 @@ def test_the_operator_edits_hosts_and_the_catalogue(world: Any) -> None:
 
 
 def test_the_open_doors(world: Any) -> None:
-    for path, word in (("/healthz", "ok"), ("/readyz", "ready"), ("/metrics", "muster_free_gpus")):
+    for path, word in (
+        ("/healthz", "ok"),
+        ("/readyz", "ready"),
+        ("/metrics", "muster_free_gpus"),
+        ("/metrics", "muster_engine_busy_seconds_total"),
+    ):
         reply = httpx.get(world.server.url + path)
         assert reply.status_code == 200
         assert word in reply.text

@@ -46,7 +46,9 @@ class Events:
     async def changes(self, call: Call) -> Stream:
         """From Last-Event-ID or ?after= on, else from now on."""
         kind, resource_id = text(call, "kind"), text(call, "resource_id")
-        after = read_seq(call.headers.get("last-event-id")) or number(call, "after")
+        after = read_seq(call.headers.get("last-event-id"))
+        if after is None:
+            after = number(call, "after")
         if after is None:
             after = await self._house.events.last(call.actor)
         # Asked once here, so that what is wrong with the call is refused before a stream begins.
