@@ -170,8 +170,8 @@ def interleaved(
 
 def told(table: dict[str, list[tuple[Result, Result]]]) -> bool:
     ok = True
-    header = f"{'':14}{'reference/s':>12}{'muster/s':>10}{'ratio':>8}{'goal':>6}{'ref µs':>9}{'muster µs':>11}{'p99 ms':>8}{'bad':>5}"
-    print(header)
+    rates = f"{'':14}{'reference/s':>12}{'muster/s':>10}{'ratio':>8}{'goal':>6}"
+    print(f"{rates}{'ref µs':>9}{'muster µs':>11}{'p99 ms':>8}{'bad':>5}")
     for name, rounds in table.items():
         ratio = statistics.median(ours.rps / theirs.rps for theirs, ours in rounds)
         theirs_rps = statistics.median(theirs.rps for theirs, _ in rounds)
@@ -222,7 +222,8 @@ def start() -> bool:
     answer, size = statistics.median(seconds), statistics.median(sizes)
     ok = answer <= 1.5 and size <= 120
     print(
-        f"start: first answer after {answer:.2f} s (goal 1.5), {size:.0f} MB at rest (goal 120) {'met' if ok else 'MISSED'}"
+        f"start: first answer after {answer:.2f} s (goal 1.5), {size:.0f} MB at rest (goal 120)"
+        f" {'met' if ok else 'MISSED'}"
     )
     return ok
 
@@ -250,8 +251,8 @@ def fleet() -> bool:
             size = memory_mb(server.process.pid)
     ok = size <= 1024 and not waiting
     print(
-        f"fleet: 10,000 hosts, 2,000 clusters: {size:.0f} MB (goal 1024), ready {settled:.0f} s after the last create, "
-        f"{spent / 25 * 20:.1f} s CPU to look at every cluster once, each 20 s {'met' if ok else 'MISSED'}"
+        f"fleet: 10,000 hosts, 2,000 clusters: {size:.0f} MB (goal 1024), "
+        f"ready {settled:.0f} s after the last create, {spent / 25 * 20:.1f} s CPU to look at every cluster once, each 20 s {'met' if ok else 'MISSED'}"
     )
     return ok
 
@@ -286,7 +287,8 @@ def main() -> int:
         "fleet": fleet,
         "place": place,
     }
-    return 0 if all([runs[name]() for name in what]) else 1
+    met = [runs[name]() for name in what]  # all of them, also after a miss
+    return 0 if all(met) else 1
 
 
 if __name__ == "__main__":
