@@ -39,6 +39,9 @@ class Step(StrEnum):
     BILLING_WRITE = "billing.write"
     BILLING_BOOK = "billing.book"
     BILLING_WISH = "billing.wish"
+    # jobs
+    JOB_WISH = "job.wish"
+    JOB_RECORD = "job.record"
     # the engine's own
     ENGINE_ROUND = "engine.round"
     # drivers

@@ -26,6 +26,7 @@ from muster.model.clusters import Cluster, Node
 from muster.model.events import IdempotencyKey, Request
 from muster.model.health import Remediation
 from muster.model.hosts import Host, Lease
+from muster.model.jobs import Job
 from muster.model.volumes import Attachment, Volume
 
 
@@ -173,6 +174,13 @@ _DECLARED: Final = (
         {"remediation_open": "open_node_id"},
         _index("remediation_by_cluster", "cluster_id created_at id"),
         _index("remediation_by_state", "state cluster_id"),
+    ),
+    _table(
+        Job,
+        None,
+        _index("job_by_project", "project_id created_at id"),
+        _index("job_open", "ended_at id"),
+        _index("job_owing", "teardown torn_down_at"),
     ),
     _table(
         Request,

@@ -184,3 +184,41 @@ class Refusal(Said, frozen=True, kw_only=True):
     detail: str | list[Problem]
     code: str
     details: dict[str, Any]
+
+
+class JobTemplate(Said, frozen=True, kw_only=True):
+    empty_tp_config: str
+
+
+class Job(Answer, frozen=True, kw_only=True):
+    """`status` is what `tp job cancel --wait` looks at."""
+
+    job_id: str
+    status: str
+    status_message: str
+    exit_code: int | None
+    public_message: str
+    cluster_id: str
+    cluster_name: str
+    instance_type: str
+    teardown_cluster: bool
+    created_by: str
+    created_at: str
+    started_at: str | None
+    ended_at: str | None
+
+
+class JobList(Said, frozen=True, kw_only=True):
+    jobs: list[Job]
+
+
+class JobInfo(Said, frozen=True, kw_only=True):
+    job_info: Job
+
+
+class Pull(Said, frozen=True, kw_only=True):
+    """`download_map` is never null: the command line would take that for a failure."""
+
+    download_map: dict[str, str]
+    command: str | None
+    command_show_stdout: bool

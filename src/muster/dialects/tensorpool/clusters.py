@@ -5,7 +5,6 @@ Leans on the house's services and the pure parts beside it.
 
 from __future__ import annotations
 
-import shlex
 from typing import Final
 
 import msgspec
@@ -19,11 +18,10 @@ from muster.dialects.tensorpool.asking import Misshapen, flag, read
 from muster.dialects.tensorpool.people import mine
 from muster.dialects.tensorpool.places import image_for, region_for_cluster
 from muster.dialects.tensorpool.requests import request_behind
+from muster.dialects.tensorpool.ways import ssh_command
 from muster.dialects.tensorpool.words import REQUEST_STATUSES, REQUEST_TYPE, shape_of
-from muster.errors import Unsupported, WrongPhase
 from muster.model.accounts import Actor
-from muster.model.clusters import Cluster, ClusterType, NodeRole
-from muster.model.phases import SERVING
+from muster.model.clusters import Cluster, ClusterType
 
 PAGE: Final = 1_000
 OPERATIONS_MAX: Final = 1_000
@@ -128,30 +126,6 @@ class Clusters:
         view = await self._clusters.view_of_node(call.actor, call.params["instance_id"])
         command = ssh_command(view, call.params["instance_id"])
         return Reply(200, msgspec.json.encode(answers.Ssh(message="", command=command)))
-
-
-def ssh_command(view: ClusterView, node_id: str) -> str:
-    """Into the node itself when the cluster's door leads there, else through the login node.
-
-    Every word is ours: ids, node names and addresses that the house gave.
-    """
-    cluster, facts = view.cluster, view.cluster.status.access
-    node = next(node for node in view.nodes if node.id == node_id)
-    if cluster.phase not in SERVING or not facts.ssh_host:
-        raise WrongPhase(f"cluster {cluster.name} is {cluster.phase}", hint="wait until it is RUNNING")
-    if facts.simulated:
-        raise Unsupported("this fleet is simulated: there is no machine to log in to")
-    door = [*_ssh(cluster.id), "-p", str(facts.ssh_port)]
-    if node.name == facts.login_name or node.role is NodeRole.LOGIN:
-        return shlex.join([*door, f"{facts.ssh_user}@{facts.ssh_host}"])
-    through = shlex.join([*door, "-W", "%h:%p", f"{facts.ssh_user}@{facts.ssh_host}"])
-    inner = _ssh(f"{cluster.id}-{node.name}")
-    return shlex.join([*inner, "-o", f"ProxyCommand={through}", f"{facts.ssh_user}@{node.name}"])
-
-
-def _ssh(alias: str) -> list[str]:
-    """Host keys are remembered under the cluster's id: ports and addresses are given again to others."""
-    return ["ssh", "-o", f"HostKeyAlias={alias}", "-o", "StrictHostKeyChecking=accept-new"]
 
 
 def _is_mine(actor: Actor, view: ClusterView) -> bool:

@@ -14,13 +14,17 @@ from muster.contracts.http import Call, Handler, Reply, Route, SocketRoute
 from muster.core.house import House
 from muster.dialects.tensorpool import answers, refusals, wire
 from muster.dialects.tensorpool.clusters import Clusters
+from muster.dialects.tensorpool.jobs import Jobs
 from muster.dialects.tensorpool.openapi import build
 from muster.dialects.tensorpool.people import People
 from muster.dialects.tensorpool.requests import Requests
+from muster.dialects.tensorpool.sockets import JobSockets
 from muster.dialects.tensorpool.storage import Storage
 from muster.errors import CallError, Unauthenticated
 
 ROOMS: Final = ("/cluster", "/request", "/storage", "/object-storage", "/job", "/ssh", "/user", "/health")
+FILE: Final = "/job/file/{job_id}/{part}/{until}/{signature}"
+"""One output of one job, for whoever was given the link."""
 
 
 class Row(NamedTuple):
@@ -116,21 +120,38 @@ def people_rows(people: People) -> Sequence[Row]:
     )
 
 
+def job_rows(jobs: Jobs) -> Sequence[Row]:
+    tag, said = "job", answers.Said
+    query = ("dry_run", "system", "private_key_path", "files")
+    return (
+        Row("GET", "/job/init", jobs.init, tag, "A configuration to begin with", 200, answers.JobTemplate),
+        Row("GET", "/job/list", jobs.every, tag, "List jobs", 200, answers.JobList, query=("include_org",)),
+        Row("GET", "/job/info/{job_id}", jobs.info, tag, "One job", 200, answers.JobInfo),
+        Row("POST", "/job/cancel/{job_id}", jobs.cancel, tag, "End a job", 202, said),
+        Row("DELETE", "/job/delete/{job_id}", jobs.delete, tag, "Hide a job that is over", 200, said),
+        Row("GET", "/job/pull/{job_id}", jobs.pull, tag, "What a job left", 200, answers.Pull, query=query),
+    )
+
+
 class TensorPool:
     """The dialect as the door is handed it."""
 
     name = "tensorpool"
 
     def __init__(self, house: House) -> None:
+        jobs = Jobs(house)
         rows = (
             *cluster_rows(Clusters(house), Requests(house)),
             *storage_rows(Storage(house)),
             *people_rows(People(house)),
+            *job_rows(jobs),
         )
+        self._sockets = JobSockets(house).routes()
         self._page = msgspec.json.encode(build(rows))
         self._routes = (
             *(Route(row.method, row.path, row.handle, name=f"{row.method} {row.path}") for row in rows),
             Route("GET", "/openapi.json", self._openapi, name="GET /openapi.json", open=True),
+            Route("GET", FILE, jobs.file, name=f"GET {FILE}", open=True),
         )
 
     async def _openapi(self, call: Call) -> Reply:
@@ -140,7 +161,7 @@ class TensorPool:
         return self._routes
 
     def sockets(self) -> Sequence[SocketRoute]:
-        return ()
+        return self._sockets
 
     def claims(self, path: str) -> bool:
         return any(path == room or path.startswith(f"{room}/") for room in ROOMS)

@@ -66,3 +66,12 @@ class Detach(Body, frozen=True, kw_only=True):
 class NewKey(Body, frozen=True, kw_only=True):
     public_key: str
     name: str | None = None
+
+
+class Push(Body, frozen=True, kw_only=True):
+    """The second frame of /job/push; the first is the key."""
+
+    tp_config: str
+    cluster_id: str
+    system: str | None = None
+    teardown_cluster: bool | None = None

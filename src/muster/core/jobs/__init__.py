@@ -1,0 +1,1 @@
+"""Jobs: accepted, uploaded, run under the cluster's scheduler, brought home."""
