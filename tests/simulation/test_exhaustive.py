@@ -15,7 +15,10 @@ from muster.testing.simulation.twice import Twice
 NOT_BUILT = frozenset({Step.BILLING_WRITE, Step.BILLING_BOOK, Step.BILLING_WISH})
 """Declared ahead of the room that will take them. A step the story reaches may not stand here."""
 
-STEPS = [step for step in Step if step not in NOT_BUILT]
+ELSEWHERE = frozenset({Step.JOB_WISH, Step.JOB_RECORD})
+"""Died at by tests/unit/test_jobs.py: the story's clusters have no workshop to run jobs in."""
+
+STEPS = [step for step in Step if step not in NOT_BUILT | ELSEWHERE]
 
 
 def test_the_story_passes_every_step() -> None:
