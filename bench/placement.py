@@ -110,7 +110,7 @@ def there_and_back(index: CapacityIndex, ask: Ask) -> None:
     placement = index.place(ask)
     assert isinstance(placement, Placement)
     index.take(placement.workers + placement.control)
-    for host_id, slots in placement.workers + placement.control:
+    for host_id, slots, _ in placement.workers + placement.control:
         index.free(host_id, slots)
 
 

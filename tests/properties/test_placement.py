@@ -118,7 +118,7 @@ def test_feasible_exactly_when_a_scan_says_so_and_never_double_booked(
         (HostRole.GPU, ask.gpus_per_node, answer.workers),
         (HostRole.CONTROL, 1, answer.control),
     ):
-        for host_id, slots in grants:
+        for host_id, slots, _ in grants:
             host, taken = known[host_id]
             assert (host.role, host.region, host.usable) == (role, ask.region, True)
             assert host_id not in ask.avoid
@@ -161,7 +161,7 @@ def test_gangs_get_the_smallest_leaf_that_holds_them_then_the_smallest_pod(
     whole = [one.host for one in of_shape(known, ask, HostRole.GPU) if one.free == 8]
     leaves = Counter((host.pod, host.leaf) for host in whole)
     pods = Counter(host.pod for host in whole)
-    used = Counter((known[host_id].host.pod, known[host_id].host.leaf) for host_id, _ in answer.workers)
+    used = Counter((known[host_id].host.pod, known[host_id].host.leaf) for host_id, _, _ in answer.workers)
     fitting = [(count, leaf) for leaf, count in leaves.items() if count >= nodes]
     fitting_pods = [(count, pod) for pod, count in pods.items() if count >= nodes]
     if fitting:
@@ -187,7 +187,7 @@ def test_slices_are_packed_never_spread(fleet: list[tuple[str, int, int, str, in
         return
     hosts = of_shape(known, ask, HostRole.GPU)
     in_partly_used = sum(one.free // gpus for one in hosts if one.free < 8)
-    broken = {host_id for host_id, _ in answer.workers if known[host_id].free == 8}
+    broken = {host_id for host_id, _, _ in answer.workers if known[host_id].free == 8}
     assert len(broken) == -(-max(0, nodes - in_partly_used) // (8 // gpus)), "broke a whole host without need"
     fitting = [one.free for one in hosts if one.free >= gpus]
     assert known[answer.workers[0].host_id].free == min(fitting), "a fuller host would have fitted"
@@ -220,7 +220,7 @@ def apply(index: CapacityIndex, known: dict[str, Known], change: Change) -> None
         answer = index.place(Ask("east", "H100", 1 << change.host % 4, change.place, 1))
         if isinstance(answer, Placement):
             index.take(answer.workers + answer.control)
-            for host_id, slots in answer.workers + answer.control:
+            for host_id, slots, _ in answer.workers + answer.control:
                 known[host_id] = known[host_id]._replace(taken=known[host_id].taken | slots)
         return
     id = f"h{change.host:03d}"
@@ -272,7 +272,7 @@ def test_placing_changes_nothing_and_take_then_free_comes_back(
     if isinstance(answer, Placement):
         index.take(answer.workers + answer.control)
         index.take(answer.workers)  # a repeated line of the log
-        for host_id, slots in answer.workers + answer.control:
+        for host_id, slots, _ in answer.workers + answer.control:
             index.free(host_id, slots)
         assert stateful_answers(index) == before
 

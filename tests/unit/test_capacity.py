@@ -64,7 +64,7 @@ class Fleet:
                 project_id="p",
                 taken_at=1,
             )
-            for host_id, slots in placement.workers + placement.control
+            for host_id, slots, _ in placement.workers + placement.control
         ]
         await self.store.apply(Batch(Step.CLUSTER_ACCEPT, [Insert(lease) for lease in leases]))
         return leases
@@ -274,7 +274,7 @@ def test_a_repair_does_not_land_where_it_came_from(fleet: Fleet) -> None:
     async def story() -> None:
         first, second = await fleet.enrol(gpu_host(0), gpu_host(1))
         placement = await fleet.here.place(WHOLE._replace(avoid=frozenset({first.id})))
-        assert placement.workers == (Grant(second.id, 0xFF),)
+        assert placement.workers == (Grant(second.id, 0xFF, second.name),)
         with pytest.raises(OutOfStock):
             await fleet.here.place(WHOLE._replace(avoid=frozenset({first.id})))
 

@@ -86,7 +86,8 @@ class AccessService:
             )
             message = f"ssh key {key.name} ({key.fingerprint}) added"
             # Raising the member's version makes a removal that did not see this key look again.
-            also = [Replace(changed(member))] if member is not None else []
+            also: list[Op] = [Replace(changed(member))] if member is not None else []
+            also += await self._keys_changed(project.id)
             return await self._insert(actor, "ssh_key", "added", key, message, once, also)
 
         try:
@@ -119,9 +120,15 @@ class AccessService:
 
         async def remove() -> None:
             key = await self._writable(SshKey, actor, id, if_version)
-            await self._remove(actor, "ssh_key", "removed", key, f"ssh key {key.name} ({key.fingerprint}) removed")
+            message = f"ssh key {key.name} ({key.fingerprint}) removed"
+            await self._remove(actor, "ssh_key", "removed", key, message, await self._keys_changed(key.project_id))
 
         await guarded(remove)
+
+    async def _keys_changed(self, project_id: str) -> list[Op]:
+        """A project's saved keys are part of it: its version tells whoever remembers them that they changed."""
+        project = await self._store.get(Project, project_id)
+        return [Replace(changed(project))] if project is not None else []
 
     # -- security groups ----------------------------------------------------------------------------------------
 
@@ -354,9 +361,12 @@ class AccessService:
             self._store, Step.ACCESS_WRITE, noun, [event], also=also, once=once, scope=noun.project_id
         )
 
-    async def _remove(self, actor: Actor, kind: str, what: str, noun: A, message: str) -> None:
+    async def _remove(
+        self, actor: Actor, kind: str, what: str, noun: A, message: str, also: Sequence[Op] = ()
+    ) -> None:
         event = audit(actor, kind, what, noun, at=self._clock.now(), message=message)
-        await submit(self._store, Batch(Step.ACCESS_WRITE, [Remove(type(noun), noun.id, noun.version)], [event]))
+        gone = Remove(type(noun), noun.id, noun.version)
+        await submit(self._store, Batch(Step.ACCESS_WRITE, [gone, *also], [event]))
 
 
 def _name_taken() -> NameTaken:

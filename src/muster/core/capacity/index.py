@@ -55,7 +55,7 @@ class CapacityIndex:
         if leaf is None:
             pool = self._pool(host.region, _gpu_type(host), host.slots)
             leaf = self._leaf_of[host.id] = pool.leaf(host.pod, host.leaf)
-            pool.admit(leaf, host.id, _every(host.slots) & ~(taken or 0), host.usable, alive)
+            pool.admit(leaf, host.id, host.name, _every(host.slots) & ~(taken or 0), host.usable, alive)
             return
         pool, at = leaf.pod.pool, leaf.position(host.id)
         if taken is not None:
@@ -91,7 +91,7 @@ class CapacityIndex:
     # ---- what is held
 
     def take(self, grants: Iterable[Grant]) -> None:
-        for host_id, slots in grants:
+        for host_id, slots, _ in grants:
             self._change(host_id, taken=slots, freed=0)
 
     def free(self, host_id: str, slots: int) -> None:
@@ -163,6 +163,10 @@ class CapacityIndex:
 
     def never(self, ask: Ask) -> Refusal | None:
         """The refusal that no amount of waiting would change, if there is one."""
+        if ask.nodes <= self.total_nodes(ask.region, ask.gpu_type, ask.gpus_per_node) and (
+            ask.control <= self.total_nodes(ask.region, CONTROL, 1)
+        ):
+            return None
         refusal = self._refusal(ask)
         return None if refusal.why is Why.NOT_NOW else refusal
 

@@ -28,6 +28,7 @@ class Grant(NamedTuple):
 
     host_id: str
     slots: int
+    host_name: str = ""
 
 
 class Placement(NamedTuple):

@@ -79,13 +79,14 @@ class Buckets:
 class Leaf:
     """Hosts under one switch. `by_free[f]` is the set of hosts that may be used and have exactly f slots free."""
 
-    __slots__ = ("alive", "by_free", "free", "hosts", "name", "pod", "rank", "usable")
+    __slots__ = ("alive", "by_free", "free", "hosts", "name", "names", "pod", "rank", "usable")
 
     def __init__(self, name: str, pod: Pod, slots: int) -> None:
         self.name = name
         self.pod = pod
         self.rank = 0
         self.hosts: list[str] = []  # ids, ascending
+        self.names: list[str] = []  # of those hosts
         self.free: list[int] = []  # slot masks, whether usable or not
         self.usable = 0
         self.alive = 0
@@ -98,13 +99,14 @@ class Leaf:
         """The place of a new host, in order of id; those after it move up by one."""
         at = bisect_left(self.hosts, host_id)
         self.hosts.insert(at, host_id)
+        self.names.insert(at, "")
         self.free.insert(at, 0)
         self._remap(lambda mask: mask & ((1 << at) - 1) | (mask >> at) << (at + 1))
         return at
 
     def expel(self, at: int) -> None:
         """Forget a host that is neither usable nor alive any more."""
-        del self.hosts[at], self.free[at]
+        del self.hosts[at], self.names[at], self.free[at]
         self._remap(lambda mask: mask & ((1 << at) - 1) | (mask >> (at + 1)) << at)
 
     def _remap(self, moved: Callable[[int], int]) -> None:
@@ -194,14 +196,16 @@ class Pool:
             del self.pods[leaf.pod.name]
         self._settled = False
 
-    def admit(self, leaf: Leaf, host_id: str, free: int, usable: bool, alive: bool) -> None:
+    def admit(self, leaf: Leaf, host_id: str, name: str, free: int, usable: bool, alive: bool) -> None:
         """A host not known before. A fleet is read in order of id, so it is nearly always the last of its leaf."""
         if leaf.hosts and host_id < leaf.hosts[-1]:
             at = leaf.make_room(host_id)
+            leaf.names[at] = name
             leaf.free[at] = free
         else:
             at = len(leaf.hosts)
             leaf.hosts.append(host_id)
+            leaf.names.append(name)
             leaf.free.append(free)
         if alive:
             leaf.alive |= 1 << at
@@ -315,11 +319,11 @@ class Pool:
         for _ in range(min(free.bit_count() // gpus, nodes - len(grants))):
             slots = pick_slots(free, gpus)
             free ^= slots
-            grants.append(Grant(leaf.hosts[at], slots))
+            grants.append(Grant(leaf.hosts[at], slots, leaf.names[at]))
 
     def _gang(self, nodes: int) -> list[Grant]:
         every = (1 << self.slots) - 1
-        return [Grant(leaf.hosts[at], every) for leaf, at in self._choose_whole(nodes)]
+        return [Grant(leaf.hosts[at], every, leaf.names[at]) for leaf, at in self._choose_whole(nodes)]
 
     def _choose_whole(self, nodes: int) -> list[tuple[Leaf, int]]:
         """Best-fitting leaf; else best-fitting pod; else the emptiest pods in turn."""

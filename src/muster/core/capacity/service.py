@@ -91,7 +91,7 @@ class Capacity:
 
     def give_back(self, placement: Placement) -> None:
         """The batch was not submitted, or nobody knows how it ended: these hosts are read again before use."""
-        for host_id, slots in placement.workers + placement.control:
+        for host_id, slots, _ in placement.workers + placement.control:
             self._index.free(host_id, slots)
             self._doubtful.add(host_id)
 

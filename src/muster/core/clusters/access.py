@@ -12,11 +12,12 @@ from muster.model.base import changed
 from muster.model.clusters import Cluster
 
 
-async def public_keys(
-    store: Store, project_id: str, *, texts: Sequence[str], ids: Sequence[str], saved: bool
-) -> tuple[str, ...]:
-    """The keys given as text, those named by id, and the project's saved ones if wished; each once."""
-    known = await store.find(Find(SshKey, equals={"project_id": project_id}, order="created_at"))
+async def saved_keys(store: Store, project_id: str) -> list[SshKey]:
+    return await store.find(Find(SshKey, equals={"project_id": project_id}, order="created_at"))
+
+
+def public_keys(known: Sequence[SshKey], *, texts: Sequence[str], ids: Sequence[str], saved: bool) -> tuple[str, ...]:
+    """The keys given as text, those of the `known` named by id, and all the known if wished; each once."""
     by_id = {key.id: key for key in known}
     for id in ids:
         if id not in by_id:

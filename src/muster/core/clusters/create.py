@@ -207,8 +207,11 @@ class Creates:
             ends_at=self._ends_at(command),
             failover=command.failover,
             deletion_protection=command.deletion_protection,
-            ssh_keys=await public_keys(
-                self._store, project.id, texts=command.ssh_keys, ids=command.ssh_key_ids, saved=command.use_saved_keys
+            ssh_keys=public_keys(
+                await self._seating.saved_keys(project),
+                texts=command.ssh_keys,
+                ids=command.ssh_key_ids,
+                saved=command.use_saved_keys,
             ),
             security_group_ids=command.security_group_ids,
             reserved_ip_id=command.reserved_ip_id,

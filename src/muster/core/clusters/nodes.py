@@ -42,6 +42,7 @@ def seat(
         name=node_name(role, ordinal),
         ordinal=ordinal,
         host_id=grant.host_id,
+        host_name=grant.host_name,
         lease_id=lease_id,
         phase_since=at,
         because=because,

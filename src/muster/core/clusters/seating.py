@@ -5,8 +5,10 @@ from __future__ import annotations
 from muster.contracts.clock import Entropy
 from muster.contracts.store import Expect, Find, Op, Replace, Store
 from muster.core.capacity.placement import Grant, Placement
+from muster.core.clusters.access import saved_keys
 from muster.core.clusters.nodes import Seat, free_ordinals, seat
 from muster.errors import NotFound, QuotaExceeded
+from muster.model.access import SshKey
 from muster.model.accounts import Project
 from muster.model.base import Instant, changed
 from muster.model.catalog import InstanceType
@@ -21,6 +23,7 @@ class Seating:
         self._store = store
         self._entropy = entropy
         self._unlimited: dict[str, Project] = {}
+        self._keys: dict[str, tuple[int, list[SshKey]]] = {}
 
     async def project(self, id: str) -> Project:
         """The project; one without a quota is remembered, and the guard makes sure that it still has none."""
@@ -33,9 +36,18 @@ class Seating:
             self._unlimited[id] = project
         return project
 
+    async def saved_keys(self, project: Project) -> list[SshKey]:
+        """The project's SSH keys, remembered for this version of it: a change of keys is a change of the project."""
+        version, keys = self._keys.get(project.id, (0, []))
+        if version != project.version:
+            keys = await saved_keys(self._store, project.id)
+            self._keys[project.id] = (project.version, keys)
+        return keys
+
     def forget(self, id: str) -> None:
         """A guard refused: what is remembered of this project may be wrong."""
         self._unlimited.pop(id, None)
+        self._keys.pop(id, None)
 
     async def quota_guard(self, project: Project, gpus: int) -> list[Op]:
         """What makes the quota true under concurrent creates; only projects that have one pay by contention."""

@@ -150,9 +150,7 @@ class ClusterService(Views):
         if command.force:
             changes["force"] = True
         if command.ssh_keys is not None:
-            changes["ssh_keys"] = await public_keys(
-                self._store, cluster.project_id, texts=command.ssh_keys, ids=(), saved=False
-            )
+            changes["ssh_keys"] = public_keys((), texts=command.ssh_keys, ids=(), saved=False)
         if command.image_id is not None:
             changes["image_id"] = self._image_in(cluster.region, command.image_id, await self._catalog.current())
         spec = msgspec.structs.replace(cluster.spec, **{k: v for k, v in changes.items() if v is not None})

@@ -13,7 +13,7 @@ from muster.model.catalog import GpuType, Image, InstanceType
 from muster.model.clusters import Cluster, Node, NodeRole
 from muster.model.events import Request, RequestState
 from muster.model.health import Remediation
-from muster.model.hosts import Host, Lease
+from muster.model.hosts import Lease
 from muster.model.phases import NodePhase
 from muster.model.volumes import Attachment, Volume
 
@@ -28,7 +28,6 @@ class ClusterView:
     mounts: list[tuple[Attachment, Volume]] = field(default_factory=list)
     remediations: list[Remediation] = field(default_factory=list)  # oldest first
     leases: Mapping[str, Lease] = field(default_factory=dict)
-    hosts: Mapping[str, Host] = field(default_factory=dict)
     instance_type: InstanceType | None = None
     image: Image | None = None
     gpu_type: GpuType | None = None
@@ -68,18 +67,15 @@ async def load_view(store: Store, catalog: Catalog, cluster: Cluster) -> Cluster
     nodes = await store.find(Find(Node, equals={"cluster_id": cluster.id}, order="created_at"))
     leases = await store.find(Find(Lease, equals={"cluster_id": cluster.id}))
     repairs = await store.find(Find(Remediation, equals={"cluster_id": cluster.id}, order="created_at"))
-    return await _view(store, catalog, cluster, nodes, leases, await load_mounts(store, cluster.id), repairs)
+    return _view(catalog, cluster, nodes, leases, await load_mounts(store, cluster.id), repairs)
 
 
-async def first_view(
-    store: Store, catalog: Catalog, cluster: Cluster, nodes: list[Node], leases: list[Lease]
-) -> ClusterView:
+def first_view(catalog: Catalog, cluster: Cluster, nodes: list[Node], leases: list[Lease]) -> ClusterView:
     """The view of a cluster without mounts, from the rows that were just written for it."""
-    return await _view(store, catalog, cluster, nodes, leases, [], [])
+    return _view(catalog, cluster, nodes, leases, [], [])
 
 
-async def _view(
-    store: Store,
+def _view(
     catalog: Catalog,
     cluster: Cluster,
     nodes: list[Node],
@@ -88,8 +84,6 @@ async def _view(
     remediations: list[Remediation],
 ) -> ClusterView:
     nodes = sorted(nodes, key=lambda node: (node.role, node.ordinal, node.created_at, node.id))
-    host_ids = sorted({node.host_id for node in nodes if node.host_id})
-    hosts = await store.find(Find(Host, one_of={"id": host_ids})) if host_ids else []
     return ClusterView(
         cluster=cluster,
         nodes=[node for node in nodes if node.phase is not NodePhase.GONE],
@@ -97,7 +91,6 @@ async def _view(
         mounts=mounts,
         remediations=remediations,
         leases={lease.id: lease for lease in leases},
-        hosts={host.id: host for host in hosts},
         instance_type=catalog.instance_types.get(cluster.spec.instance_type),
         image=catalog.images.get(cluster.spec.image_id),
         gpu_type=catalog.gpu_types.get(cluster.spec.gpu_type),

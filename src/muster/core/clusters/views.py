@@ -99,7 +99,7 @@ class Views:
         self, made: tuple[Cluster, list[Node], list[Lease]], name: str, render: Render
     ) -> bytes:
         """As it was accepted: that is what its maker is told, even if the engine was faster than the answer."""
-        document = render(await first_view(self._store, await self._catalog.current(), *made))
+        document = render(first_view(await self._catalog.current(), *made))
         self._keep((name, made[0].id), made[0].version, document)
         return document
 

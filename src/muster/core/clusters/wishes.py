@@ -29,7 +29,7 @@ def node_wish(view: ClusterView, node: Node) -> NodeWish:
         key=node.id,
         fabric=view.cluster.id,
         host_id=lease.host_id,
-        host_name=view.hosts[lease.host_id].name,
+        host_name=node.host_name,
         region=view.cluster.region,
         name=node.name,
         role=node.role,

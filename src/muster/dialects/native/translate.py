@@ -6,6 +6,7 @@ told has its place; instants become stamps by the one rule below.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar, cast
@@ -18,7 +19,7 @@ from muster.core.clusters.explain import Explanation
 from muster.core.clusters.snapshot import ClusterView
 from muster.dialects.native import views, wire
 from muster.model.base import Instant
-from muster.model.clusters import Cluster, ClusterConfig, Condition, Node, NodeRole
+from muster.model.clusters import Acceptance, Cluster, ClusterConfig, Condition, Node, NodeRole
 from muster.model.phases import CLUSTER_LIMITS
 from muster.model.volumes import Volume
 
@@ -35,9 +36,14 @@ HEAD_BYTES: Final = 32
 _FRESH, _STUCK = b'{"stuck":false', b'{"stuck":true'
 
 
+@functools.lru_cache(maxsize=256)
+def _second(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()[:19]
+
+
 def stamp(at: Instant) -> str:
-    """RFC 3339 with milliseconds and Z."""
-    return datetime.fromtimestamp(at / 1_000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    """RFC 3339 with milliseconds and Z. Most instants of a document lie within one second: it is worded once."""
+    return f"{_second(at // 1_000)}.{at % 1_000:03d}Z"
 
 
 def instant(at: datetime | None) -> Instant | None:
@@ -46,15 +52,21 @@ def instant(at: datetime | None) -> Instant | None:
 
 def shown(noun: Any, view: type[V], **instead: Any) -> V:
     """A noun as this view: fields of the same name, instants stamped, `instead` taking precedence."""
-    fields = {name: _field(noun, name) for name in view.__struct_fields__ if name not in instead}
+    plain, stamped = _plan_of(view)
+    fields = {name: getattr(noun, name) for name in plain if name not in instead}
+    for name in stamped:
+        if name not in instead:
+            at = getattr(noun, name)
+            fields[name] = None if at is None else stamp(at)
     return view(**fields, **instead)
 
 
-def _field(noun: Any, name: str) -> Any:
-    value = getattr(noun, name)
-    if value is not None and (name in _STAMP_NAMES or name.endswith(_STAMP_ENDS)):
-        return stamp(value)
-    return value
+@functools.cache
+def _plan_of(view: type[views.View]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The view's fields that are told as they are, and those that are instants."""
+    names = view.__struct_fields__
+    stamped = tuple(name for name in names if name in _STAMP_NAMES or name.endswith(_STAMP_ENDS))
+    return tuple(name for name in names if name not in stamped), stamped
 
 
 # --- clusters
@@ -96,8 +108,8 @@ def cluster_view(view: ClusterView, simulated: bool) -> views.Cluster:
         ends_at=None if spec.ends_at is None else stamp(spec.ends_at),
         ssh_keys=list(spec.ssh_keys),
         security_group_ids=list(spec.security_group_ids),
-        config=msgspec.convert(spec.config, wire.Config, from_attributes=True),
-        acceptance=msgspec.convert(spec.acceptance, wire.Acceptance, from_attributes=True),
+        config=_config(spec.config),
+        acceptance=_acceptance(spec.acceptance),
         observed_generation=status.observed_generation,
         conditions=conditions(status.conditions),
         history=[shown(moved, views.Moved) for moved in status.history],
@@ -109,6 +121,21 @@ def cluster_view(view: ClusterView, simulated: bool) -> views.Cluster:
         simulated=simulated,
         first_ready_at=None if status.first_ready_at is None else stamp(status.first_ready_at),
     )
+
+
+def _config(config: ClusterConfig) -> wire.Config:
+    return _PLAIN_CONFIG if config == ClusterConfig() else msgspec.convert(config, wire.Config, from_attributes=True)
+
+
+def _acceptance(acceptance: Acceptance) -> wire.Acceptance:
+    if acceptance == Acceptance():
+        return _PLAIN_ACCEPTANCE
+    return msgspec.convert(acceptance, wire.Acceptance, from_attributes=True)
+
+
+# What most clusters have is worded once.
+_PLAIN_CONFIG: Final = msgspec.convert(ClusterConfig(), wire.Config, from_attributes=True)
+_PLAIN_ACCEPTANCE: Final = msgspec.convert(Acceptance(), wire.Acceptance, from_attributes=True)
 
 
 _SPOKEN: Final = (
@@ -138,15 +165,17 @@ def nodes(view: ClusterView) -> list[views.Node]:
     return [_node(view, node) for node in view.nodes]
 
 
+@functools.lru_cache(maxsize=4096)
+def _slots_of(mask: int) -> tuple[int, ...]:
+    return tuple(slot for slot in range(mask.bit_length()) if mask >> slot & 1)
+
+
 def _node(view: ClusterView, node: Node) -> views.Node:
-    host = view.hosts.get(node.host_id or "")
     lease = view.leases.get(node.lease_id or "")
     mask = lease.slots if lease else 0
-    slots = [slot for slot in range(mask.bit_length()) if mask >> slot & 1]
+    slots = _slots_of(mask)
     works = node.role is NodeRole.WORKER or view.cluster.spec.single_node
-    return shown(
-        node, views.Node, host_name=host.name if host else None, gpus=len(slots) if works else 0, slots=slots
-    )
+    return shown(node, views.Node, gpus=len(slots) if works else 0, slots=slots)
 
 
 def mounts(view: ClusterView) -> list[views.Mounted]:

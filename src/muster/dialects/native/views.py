@@ -223,7 +223,7 @@ class Node(View, frozen=True, kw_only=True):
     host_name: str | None
     address: str
     gpus: int
-    slots: list[int]
+    slots: tuple[int, ...]
     created_at: Stamp
 
 

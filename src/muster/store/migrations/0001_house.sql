@@ -289,6 +289,7 @@ CREATE TABLE node (
     ordinal {int} NOT NULL,
     generation {int} NOT NULL,
     host_id {text},
+    host_name {text} NOT NULL,
     lease_id {text},
     phase {text} NOT NULL,
     phase_since {int} NOT NULL,
