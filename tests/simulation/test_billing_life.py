@@ -1,0 +1,143 @@
+"""One cluster's money from end to end, through the real door, the real engine and a virtual clock: refused, paid for,
+served, out of credit, brought back, forgotten about, gone. No faults here: those are the histories'."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from muster.clock import SeededEntropy
+from muster.core.demo import demo_catalog
+from muster.engine.engine import Pace
+from muster.model.accounts import SYSTEM, Role
+from muster.model.base import DAY, HOUR, MINUTE
+from muster.model.billing import EntryKind
+from muster.substrates.simulated.world import SimulatedWorld
+from muster.testing.simulation.chaos import Chaos
+from muster.testing.simulation.image import Files, Image
+from muster.testing.simulation.loop import VirtualClock, VirtualLoop, run_virtual
+from muster.testing.simulation.users import control_host, gpu_host
+
+DOLLAR = 1_000_000
+PACE = Pace(look_again_ms=HOUR, full_pass_ms=6 * HOUR, idle_ms=MINUTE)
+"""Slow: days pass here, and nothing may need to be looked for in them."""
+
+
+class Town:
+    """A house with an account that pays in advance, its tenant, and an engine that can be stopped."""
+
+    def __init__(self, directory: Path, loop: VirtualLoop) -> None:
+        self.clock = VirtualClock(loop)
+        world = SimulatedWorld.open(":memory:", self.clock, seed=1, time_scale=1.0)
+        self.files = Files(directory / "muster.db", world)
+        self.entropy = SeededEntropy(1)
+        self.image = self.boot()
+        self.key = ""
+        self.account = ""
+
+    def boot(self) -> Image:
+        calm = Chaos(self.clock, self.entropy, lambda text: None, crash_chance=0, freeze_chance=0, freeze_seconds=0)
+        return Image(self.files, self.clock, self.entropy, calm, pace=PACE, api=True)
+
+    async def found(self) -> None:
+        house = self.image.house
+        await house.catalog.put_all(SYSTEM, demo_catalog(self.clock.now()))
+        await house.hosts.import_hosts(SYSTEM, [gpu_host("gpu-0", "leaf-0"), control_host("control-0")])
+        account = await house.accounts.create_account(SYSTEM, name="lab")
+        project = await house.accounts.create_project(SYSTEM, account_id=account.id, name="lab")
+        _, self.key = await house.accounts.create_key(SYSTEM, name="k", role=Role.ADMIN, project_id=project.id)
+        self.account = account.id
+        self.image.start()
+
+    async def outage(self, hours: float) -> None:
+        await self.image.drop()
+        await self.clock.sleep(hours * 3600)
+        self.image = self.boot()
+        self.image.start()
+
+    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        return await self.image.call(method, f"/muster/v1{path}", self.key, body)
+
+    async def top_up(self, dollars: int) -> None:
+        await self.image.house.billing.top_up(SYSTEM, self.account, dollars * DOLLAR)
+
+    async def until(self, path: str, met: Callable[[Any], bool], within: int = HOUR) -> Any:
+        for _ in range(within // MINUTE):
+            status, seen = await self.call("GET", path)
+            if met(seen if status == 200 else None):
+                return seen
+            await self.clock.sleep(60)
+        raise AssertionError(f"{path} never came to it: {seen}")
+
+    async def phase(self, id: str, phase: str, within: int = HOUR) -> Any:
+        return await self.until(f"/clusters/{id}", lambda seen: seen is not None and seen["phase"] == phase, within)
+
+
+def live(directory: Path, story: Callable[[Town], Awaitable[None]]) -> None:
+    loop = VirtualLoop()
+
+    async def told() -> None:
+        town = Town(directory, loop)
+        await town.found()
+        try:
+            await story(town)
+            verdict = await town.image.house.billing.verify(SYSTEM)
+            assert verdict.holds, verdict.problems
+        finally:
+            await town.image.drop()
+            town.files.world.close()
+
+    run_virtual(told(), loop)
+
+
+WISH = {"name": "demo", "type": "slurm", "gpu_type": "H100_SXM", "gpus": 8, "region": "us-central-8"}
+
+
+def test_refused_paid_for_out_of_credit_and_back(tmp_path: Path) -> None:
+    async def story(town: Town) -> None:
+        status, refusal = await town.call("POST", "/clusters", WISH)
+        assert (status, refusal["code"]) == (402, "insufficient_balance")
+        assert refusal["details"]["missing_micro"] == refusal["details"]["needed_micro"] == 24 * 23_920_000
+        await town.top_up(600)
+        status, cluster = await town.call("POST", "/clusters", WISH)
+        assert status == 201
+        await town.call("POST", "/volumes", {"name": "data", "region": "us-central-8", "size_gib": 10})
+        await town.phase(cluster["id"], "ready")
+        stopped = await town.phase(cluster["id"], "unfunded", within=2 * DAY)
+        _, balance = await town.call("GET", "/billing")
+        assert balance["state"] == "unfunded"
+        assert -23_920_000 // 60 < balance["balance_micro"] <= 0, "never more than a minute below"
+        await town.until("/capacity", lambda seen: any(row["free_nodes"] == 1 for row in seen["items"]))
+        status, _ = await town.call("POST", "/clusters", {**WISH, "name": "another"})
+        assert status == 402
+        await town.top_up(100)
+        back = await town.phase(cluster["id"], "ready")
+        assert [moved["phase"] for moved in back["history"]][-8:-6] == ["unfunded", "network"]
+        assert stopped["id"] == back["id"]
+        _, events = await town.call("GET", f"/events?resource_id={cluster['id']}&limit=200")
+        types = [event["type"] for event in events["items"]]
+        assert types.index("cluster.unfunded") < types.index("cluster.refunded")
+
+    live(tmp_path, story)
+
+
+def test_an_outage_is_the_operators_and_the_grace_ends_it_all(tmp_path: Path) -> None:
+    async def story(town: Town) -> None:
+        await town.top_up(580)
+        _, cluster = await town.call("POST", "/clusters", WISH)
+        _, volume = await town.call("POST", "/volumes", {"name": "data", "region": "us-central-8", "size_gib": 10})
+        await town.phase(cluster["id"], "ready")
+        await town.outage(hours=40)
+        await town.phase(cluster["id"], "unfunded")
+        entries = await town.image.house.billing.entries(SYSTEM, account_id=town.account)
+        overrun = sum(entry.micro for entry in entries.items if entry.kind is EntryKind.OVERRUN)
+        charged = sum(entry.micro for entry in entries.items if entry.kind is EntryKind.USAGE)
+        _, balance = await town.call("GET", "/billing")
+        assert overrun > 15 * 23_920_000
+        assert balance["balance_micro"] == 580 * DOLLAR + overrun - charged
+        assert -23_920_000 // 60 < balance["balance_micro"] <= 0
+        await town.until(f"/clusters/{cluster['id']}", lambda seen: seen is None, within=4 * DAY)
+        await town.until(f"/volumes/{volume['id']}", lambda seen: seen is None, within=HOUR)
+
+    live(tmp_path, story)
