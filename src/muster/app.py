@@ -38,6 +38,7 @@ from muster.core.retention import Retention
 from muster.dialects.native.routes import Native
 from muster.dialects.native.watch import Watch
 from muster.dialects.tensorpool.routes import TensorPool
+from muster.dialects.tir.routes import Tir
 from muster.dialects.together.routes import Together
 from muster.engine.engine import Engine, Pace
 from muster.engine.failpoints import DieAt, orchestrator_with, store_with, substrate_with
@@ -142,6 +143,7 @@ DIALECTS: Final[tuple[Callable[[House, Watch], Dialect], ...]] = (
     Native,
     lambda house, _: Together(house),
     lambda house, _: TensorPool(house),
+    lambda house, _: Tir(house),
 )
 """How others speak to us. The first one words the refusal of paths that nobody claims."""
 
@@ -210,8 +212,9 @@ async def assemble(settings: Settings, closing: AsyncExitStack) -> Running:
     if settings.answers:
         await first_start(house, settings)
     await house.capacity.ready()
-    engine = _engine(house, fleet, settings) if settings.moves else None
-    app = _app(house, watch, settings, engine) if settings.answers else None
+    calls = Tally()
+    engine = _engine(house, fleet, settings, calls) if settings.moves else None
+    app = _app(house, watch, settings, engine, calls) if settings.answers else None
     if engine is None:
         return Running(house, None, app, watch)
     engines.append(engine)
