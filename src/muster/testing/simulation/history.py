@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,9 +32,9 @@ from muster.store.sqlite import SqliteStore
 from muster.substrates.simulated.substrate import SimulatedSubstrate
 from muster.substrates.simulated.world import SimulatedWorld
 from muster.testing.simulation.chaos import Chaos
-from muster.testing.simulation.image import Files, Image
+from muster.testing.simulation.image import Drivers, Files, Image, as_they_are
 from muster.testing.simulation.invariants import ALWAYS, EVENTUALLY, Invariant, Ledger, Outside
-from muster.testing.simulation.loop import VirtualClock, VirtualLoop, run_virtual
+from muster.testing.simulation.loop import Stalled, VirtualClock, VirtualLoop, run_virtual
 from muster.testing.simulation.users import REGION, Client, Operator, User, control_host, gpu_host
 
 C = TypeVar("C", bound=Client)
@@ -54,6 +54,7 @@ class Plot:
     engines: int = 2
     crash_chance: float = 0.004
     freeze_chance: float = 0.002
+    freeze_leases: float = 2.0  # how long a frozen engine sleeps, in lengths of its claim
     fault_minutes: float = 4.0
     check_seconds: float = 90.0
     credit_micro: int = 0  # 0 = everybody pays later; else the account's credit, with prices about to soar
@@ -97,6 +98,7 @@ class History:
         loop: VirtualLoop,
         always: Mapping[str, Invariant],
         eventually: Mapping[str, Invariant],
+        dress: Callable[[Drivers], Drivers],
     ) -> None:
         self.report = Report(seed)
         self._plot = plot
@@ -108,6 +110,7 @@ class History:
         )
         self._always = always
         self._eventually = eventually
+        self._dress = dress
         self._ledger = Ledger()
         self._images: list[Image[Chaos] | None] = [None] * plot.engines
         self._calm = False
@@ -194,10 +197,12 @@ class History:
             lambda text: self._tell(f"process {slot}: {text}"),
             crash_chance=self._plot.crash_chance,
             freeze_chance=self._plot.freeze_chance,
-            freeze_seconds=self._plot.pace.lease_ms / 1000 * 2,
+            freeze_seconds=self._plot.pace.lease_ms / 1000 * self._plot.freeze_leases,
         )
         chaos.calm = calm or self._calm
-        return Image(self._files, self._clock, self._ids, chaos, pace=self._plot.pace, api=slot == 0)
+        return Image(
+            self._files, self._clock, self._ids, chaos, pace=self._plot.pace, api=slot == 0, dress=self._dress
+        )
 
     async def _keep_alive(self, slot: int) -> None:
         while True:
@@ -347,9 +352,14 @@ def play(
     *,
     always: Mapping[str, Invariant] = ALWAYS,
     eventually: Mapping[str, Invariant] = EVENTUALLY,
+    dress: Callable[[Drivers], Drivers] = as_they_are,
 ) -> Report:
     """Run one history to its end. The same seed and plot give the same history."""
     loop = VirtualLoop()
     with tempfile.TemporaryDirectory(prefix="muster-history-") as directory:
-        history = History(seed, plot or Plot(), Path(directory), loop, always, eventually)
-        return run_virtual(history.run(), loop)
+        history = History(seed, plot or Plot(), Path(directory), loop, always, eventually, dress)
+        try:
+            return run_virtual(history.run(), loop)
+        except Stalled as stalled:
+            history.report.broken = ("time_passes", str(stalled))
+            return history.report

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from muster.contracts.store import Find, Store
-from muster.contracts.substrate import Owned, Substrate
+from muster.contracts.substrate import Substrate
 from muster.core.billing.funds import load_funds
 from muster.core.billing.verify import verify
 from muster.core.capacity.index import Stock
@@ -221,12 +221,18 @@ async def requests_end(outside: Outside) -> Broken:
 
 
 async def no_orphan(outside: Outside) -> Broken:
-    """Eventually: everything in the world belongs to something alive in the store."""
-    live = {node.id for node in await outside.store.find(Find(Node)) if node.phase is not NodePhase.GONE}
-    live |= {cluster.id for cluster in await outside.store.find(Find(Cluster, equals={"gone_at": None}))}
-    live |= {volume.id for volume in await outside.store.find(Find(Volume, equals={"gone_at": None}))}
-    orphans: list[Owned] = [owned for owned in await outside.substrate.owned() if owned.key not in live]
-    return f"{orphans[0].kind} {orphans[0].key} of {orphans[0].owner} is an orphan" if orphans else None
+    """Eventually: nothing is kept for a cluster that was stopped or has failed. (For one that is gone, or that never
+    was, nothing is kept at any time: gone_is_gone, intent_before_effect.)"""
+    stopped = {
+        cluster.id: cluster
+        for cluster in await outside.store.find(Find(Cluster))
+        if cluster.phase in (Phase.PAUSED, Phase.UNFUNDED, Phase.FAILED)
+    }
+    for owned in await outside.substrate.owned():
+        if owned.owner in stopped:
+            cluster = stopped[owned.owner]
+            return f"{owned.kind} {owned.key} is kept for cluster {cluster.name}, which is {cluster.phase}"
+    return None
 
 
 async def index_agrees(outside: Outside) -> Broken:

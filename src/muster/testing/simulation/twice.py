@@ -33,8 +33,8 @@ class _Behind:
 
 
 class _Store(_Behind):
-    async def apply(self, batch: Batch) -> None:
-        await self._behind.apply(batch)
+    async def apply(self, batch: Batch) -> Any:
+        answer = await self._behind.apply(batch)
         before = await self._behind.last_event()
         try:
             await self._behind.apply(batch)
@@ -46,6 +46,7 @@ class _Store(_Behind):
         if await self._behind.last_event() != before:
             raise Changed(f"{batch.step} left something behind though it was refused")
         self._repeated.add(batch.step)
+        return answer
 
 
 class _Driver(_Behind):
