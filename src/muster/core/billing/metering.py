@@ -88,6 +88,7 @@ class Meter:
 
     async def beside(self, batch: Batch) -> Sequence[Op]:
         clusters: dict[str, Cluster] = {}
+        priced: set[tuple[str, str]] = set()
         nodes: dict[str, dict[str, Node]] = {}
         ops: list[Op] = []
         fresh: set[str] = set()
@@ -103,9 +104,19 @@ class Meter:
                     fresh.add(noun.id)
             elif isinstance(noun, Volume):
                 ops += await self._volume(noun, fresh=isinstance(op, Insert))
+            elif isinstance(noun, Price):
+                priced.add((noun.item, noun.region))
+        if priced:
+            ops += await self._reckon_anew(priced)
         for id in dict.fromkeys((*clusters, *nodes)):
             ops += await self._cluster(id, clusters.get(id), nodes.get(id, {}), fresh=id in fresh)
         return ops
+
+    async def _reckon_anew(self, priced: set[tuple[str, str]]) -> Sequence[Op]:
+        """Whoever uses what costs something else from now or then on: their credit ends at another instant."""
+        known = await self._store.find(Find(Usage, equals={"closed_at": None}))
+        accounts = {usage.account_id for usage in known if usage.charged and (usage.item, usage.region) in priced}
+        return [Wake(KIND, account_id, self._clock.now()) for account_id in sorted(accounts)]
 
     async def _cluster(
         self, id: str, cluster: Cluster | None, moved: Mapping[str, Node], *, fresh: bool

@@ -21,10 +21,11 @@ from muster.core.capacity.index import Stock
 from muster.core.clusters.wishes import target_of
 from muster.core.demo import demo_catalog
 from muster.dialects.native.clusters import KEPT_AS
-from muster.dialects.native.translate import render_cluster
+from muster.dialects.native.translate import render_cluster, stamp
 from muster.engine.engine import Pace
 from muster.model.accounts import SYSTEM, Role
-from muster.model.base import HOUR, Instant
+from muster.model.base import HOUR, MINUTE, Instant
+from muster.model.catalog import Price
 from muster.model.clusters import Cluster
 from muster.model.health import RemediationMode
 from muster.substrates.simulated.substrate import SimulatedSubstrate
@@ -154,7 +155,7 @@ class Story:
         def so(cluster: Any) -> bool:
             running = [n for n in cluster["nodes"] if n["role"] == "worker" and n["phase"] == "running"]
             settled = len(cluster["nodes"]) == (0 if workers == 0 else (workers or 0) + 2)
-            done = cluster["observed_generation"] == cluster["generation"] or phase == "paused"
+            done = cluster["observed_generation"] == cluster["generation"] or phase in ("paused", "unfunded")
             return cluster["phase"] == phase and done and (workers is None or (len(running) == workers and settled))
 
         return await self.until(f"{phase} with {workers}", f"/clusters/{self.ids['cluster']}", so)
@@ -338,6 +339,28 @@ async def a_node_is_taken_back(story: Story) -> None:
     await story.stubbornly(admit)
 
 
+async def a_price_changes(story: Story) -> None:
+    """billing.book: what was used so far is booked at the old price"""
+    dearer = Price(
+        id="dearer", item=f"8x{GPU_TYPE}", region=REGION, micro=50_000_000, valid_from=story.now() + MINUTE
+    )
+    await story.stubbornly(lambda image: image.house.catalog.put(SYSTEM, dearer))
+
+    def booked(page: Any) -> bool:
+        return any(entry["at"] == stamp(dearer.valid_from) for entry in page["items"])
+
+    await story.until("booked", "/billing/entries", booked)
+
+
+async def a_budget_is_spent(story: Story) -> None:
+    """billing.write, billing.wish; stopped, and brought back"""
+    budget = f"/billing/budgets/{story.ids['project']}"
+    await story.ask("PUT", budget, {"monthly_micro": 1})
+    await story.cluster_is("unfunded", 0)
+    await story.ask("PUT", budget, {"monthly_micro": 10**12})
+    await story.cluster_is("ready", 2)
+
+
 async def everything_goes(story: Story) -> None:
     """cluster.gone, volume.record, ensure_absent"""
     await story.ask("DELETE", f"/clusters/{story.ids['cluster']}", also=(404,))
@@ -359,6 +382,8 @@ ACTS: Final[tuple[Callable[[Story], Awaitable[None]], ...]] = (
     a_host_dies,
     a_node_is_repaired,
     a_node_is_taken_back,
+    a_price_changes,
+    a_budget_is_spent,
     everything_goes,
 )
 
