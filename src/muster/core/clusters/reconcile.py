@@ -206,12 +206,13 @@ class ClusterReconciler:
         wishes: list[Wish] = [fabric_wish(turn.snapshot), *(node_wish(view, node) for node in members)]
         await self._substrate.ensure(wishes, turn.fence)
         progress = await self._orchestrator.converge(target_of(view), turn.fence)
-        if progress.failed:
-            failed = [
-                NodeMove(node, NodePhase.FAILED, progress.failed[node.id])
-                for node in members
-                if node.id in progress.failed
-            ]
+        # a lost node is known to be lost: that it cannot join holds up nobody
+        failed = [
+            NodeMove(node, NodePhase.FAILED, progress.failed[node.id])
+            for node in members
+            if node.id in progress.failed
+        ]
+        if failed:
             await self._record_nodes(turn, [_moved(move, turn.now) for move in failed])
             return Advance("a node could not join")
         if not progress.done:
