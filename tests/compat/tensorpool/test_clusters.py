@@ -128,6 +128,31 @@ def test_the_gate_and_who_i_am(tenant: Tenant) -> None:
     assert tenant.good("GET", "/user/organization/info")["name"].startswith("pool-")
 
 
+def test_money_is_shown_and_its_lack_is_told(new_tenant: Callable[[], Tenant], operator: httpx.Client) -> None:
+    tenant = new_tenant()
+    tenant.cluster("8xH100", "-n", "2")
+    balance = tenant.good("GET", "/user/info")["balance"]
+    assert balance["hourly_cost"] > 0
+    assert "Balance" in tenant.tp("me")
+    account = operator.post("/accounts", json={"name": f"poor-{tenant.project_id}"}).json()
+    project = operator.post("/projects", json={"name": "poor", "account_id": account["id"]}).json()
+    key = operator.post("/keys", json={"name": "poor", "role": "admin", "project_id": project["id"]}).json()
+    tenant.key = key["secret"]
+    assert tenant.ask("POST", "/cluster/create", json={"instance_type": "8xH100"}).status_code == 402
+    said = tenant.tp("cluster", "create", "8xH100", code=1)
+    assert "Status code" not in said
+    assert any(char.isdigit() for char in said.replace("8xH100", ""))
+
+
+def test_preferences_say_what_is_so(tenant: Tenant) -> None:
+    assert tenant.good("GET", "/user/preferences")["autopay_enabled"] is False
+    assert tenant.good(
+        "PATCH", "/user/preferences", json={"autopay_enabled": False, "notify_email_cluster_create": None}
+    )
+    assert tenant.ask("PATCH", "/user/preferences", json={"autopay_enabled": True}).status_code == 400
+    assert "http" in tenant.tp("me", "preferences")
+
+
 def test_keys_are_saved_listed_and_removed(tenant: Tenant) -> None:
     path = tenant.file("id.pub", f"{KEY} ann@laptop\n")
     told = tenant.tp("me", "sshkey", "add", path, "--name", "laptop")

@@ -162,12 +162,31 @@ class UserInfo(Said, frozen=True, kw_only=True):
     organization_name: str | None
     project_id: str | None
     project_name: str | None
+    balance: Balance | None
+
+
+class Balance(Answer, frozen=True, kw_only=True):
+    """What is left, and how fast it goes. In whole units of the currency."""
+
+    available: float
+    hourly_cost: float
+    runs_out_at: str | None
+    state: str
 
 
 class OrganizationInfo(Said, frozen=True, kw_only=True):
     organization_id: str
     name: str
     members: list[Person]
+    balance: Balance
+
+
+class Preferences(Said, frozen=True, kw_only=True):
+    notify_email_cluster_create: bool = False
+    notify_email_cluster_destroy: bool = False
+    autopay_enabled: bool = False
+    balance_warning_threshold: float | None = None
+    autopay_reload_threshold: float | None = None
 
 
 class Problem(Answer, frozen=True, kw_only=True):

@@ -14,10 +14,11 @@ from muster.core.house import House
 from muster.dialects.tensorpool import answers, render, wire
 from muster.dialects.tensorpool.asking import flag, read
 from muster.dialects.tensorpool.tables import pairs, table
-from muster.errors import Invalid
+from muster.errors import Invalid, Unsupported
 from muster.model.accounts import Account, Actor, Member, Project
 
 PAGE: Final = 1_000
+MICRO: Final = 1_000_000
 
 
 def mine(actor: Actor, created_by: str) -> bool:
@@ -29,6 +30,7 @@ class People:
     def __init__(self, house: House) -> None:
         self._accounts = house.accounts
         self._access = house.access
+        self._billing = house.billing
 
     async def health(self, call: Call) -> Reply:
         """Before every command: whoever gets an answer at all has a good key."""
@@ -38,6 +40,7 @@ class People:
     async def user(self, call: Call) -> Reply:
         person = await self._person(call.actor)
         account, project = await self._owners(call.actor)
+        balance = await self._balance(call.actor) if account else None
         rows = [
             ("User", person.name),
             ("User ID", person.user_id),
@@ -45,6 +48,7 @@ class People:
             ("Role", person.role),
             ("Organization", account.name if account else "none: this is the operator's key"),
             ("Project", project.name if project else None),
+            ("Balance", _balance_text(balance) if balance else None),
         ]
         answer = answers.UserInfo(
             message=pairs(rows),
@@ -53,6 +57,7 @@ class People:
             organization_name=account.name if account else None,
             project_id=project.id if project else None,
             project_name=project.name if project else None,
+            balance=balance,
         )
         return Reply(200, msgspec.json.encode(answer))
 
@@ -63,11 +68,43 @@ class People:
         members = [_member(each) for each in (await self._accounts.members(call.actor, limit=PAGE)).items]
         rows = [(member.name, member.email or "-", member.role) for member in members]
         listed = table(("MEMBER", "EMAIL", "ROLE"), rows) if rows else "No members: its keys belong to the project."
-        message = f"{pairs([('Organization', account.name), ('Organization ID', account.id)])}\n\n{listed}"
+        balance = await self._balance(call.actor)
+        head = [("Organization", account.name), ("Organization ID", account.id), ("Balance", _balance_text(balance))]
         answer = answers.OrganizationInfo(
-            message=message, organization_id=account.id, name=account.name, members=members
+            message=f"{pairs(head)}\n\n{listed}",
+            organization_id=account.id,
+            name=account.name,
+            members=members,
+            balance=balance,
         )
         return Reply(200, msgspec.json.encode(answer))
+
+    async def _balance(self, actor: Actor) -> answers.Balance:
+        """Of the account that pays for this key's project."""
+        found = await self._billing.balance(actor)
+        ends = found.funds.runs_out_at
+        return answers.Balance(
+            available=found.funds.available / MICRO,
+            hourly_cost=found.funds.hourly / MICRO,
+            runs_out_at=None if ends is None else render.iso(ends),
+            state=found.state,
+        )
+
+    async def preferences(self, call: Call) -> Reply:
+        told = answers.Preferences(message="This server sends no mail and takes no payments by itself.")
+        return Reply(200, msgspec.json.encode(told))
+
+    async def prefer(self, call: Call) -> Reply:
+        """What is so already may be asked for; anything else would be accepted and ignored, so it is refused."""
+        said = read(call, wire.PreferenceChange)
+        asked = [name for name in said.__struct_fields__ if getattr(said, name) not in (None, False)]
+        if asked:
+            raise Unsupported(
+                "this server sends no mail and takes no payments by itself",
+                field=asked[0],
+                hint="its operator tops accounts up",
+            )
+        return await self.preferences(call)
 
     async def _person(self, actor: Actor) -> answers.Person:
         if actor.member_id is not None:
@@ -106,6 +143,10 @@ class People:
         await self._access.remove_ssh_key(call.actor, key.id)
         message = f"SSH key {key.name} removed. Clusters that have it keep it."
         return Reply(200, msgspec.json.encode(answers.Said(message=message)))
+
+
+def _balance_text(balance: answers.Balance) -> str:
+    return f"{balance.available:.2f}, {balance.hourly_cost:.2f} an hour ({balance.state})"
 
 
 def _member(member: Member) -> answers.Person:

@@ -109,11 +109,13 @@ def storage_rows(storage: Storage) -> Sequence[Row]:
 
 
 def people_rows(people: People) -> Sequence[Row]:
-    keys, tag = "/user/ssh-key", "user"
+    keys, tag, prefs = "/user/ssh-key", "user", "/user/preferences"
     return (
         Row("POST", "/health", people.health, tag, "The gate before every command", 200, answers.Health, wire.Health),
         Row("GET", "/user/info", people.user, tag, "Who this key is", 200, answers.UserInfo),
         Row("GET", "/user/organization/info", people.organization, tag, "Who pays", 200, answers.OrganizationInfo),
+        Row("GET", prefs, people.preferences, tag, "What this person prefers", 200, answers.Preferences),
+        Row("PATCH", prefs, people.prefer, tag, "Prefer", 200, answers.Preferences, wire.PreferenceChange),
         Row("POST", f"{keys}/add", people.add_key, tag, "Save an SSH key", 200, answers.KeyAdded, wire.NewKey),
         Row("GET", f"{keys}/list", people.keys, tag, "SSH keys", 200, answers.KeyList, query=("include_org",)),
         Row("DELETE", f"{keys}/remove/{{key_id}}", people.remove_key, tag, "Forget a key", 200, answers.Said),

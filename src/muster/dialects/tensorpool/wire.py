@@ -68,6 +68,14 @@ class NewKey(Body, frozen=True, kw_only=True):
     name: str | None = None
 
 
+class PreferenceChange(Body, frozen=True, kw_only=True):
+    notify_email_cluster_create: bool | None = None
+    notify_email_cluster_destroy: bool | None = None
+    autopay_enabled: bool | None = None
+    balance_warning_threshold: float | None = None
+    autopay_reload_threshold: float | None = None
+
+
 class Push(Body, frozen=True, kw_only=True):
     """The second frame of /job/push; the first is the key."""
 
