@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from muster.contracts.store import Batch, Op, Store
 from muster.model.accounts import Project
+from muster.model.base import Instant
 
 
 class Want(NamedTuple):
@@ -23,9 +24,23 @@ class Want(NamedTuple):
     billing: str = "on_demand"
 
 
+class Agreement(NamedTuple):
+    """Capacity promised for a stretch of time, and its price for the whole of it. `id` is the promise's own."""
+
+    id: str
+    resource_id: str
+    micro: int
+    starts_at: Instant
+    ends_at: Instant
+    memo: str = ""
+
+
 class Purse(Protocol):
     async def require(self, project: Project, wants: Sequence[Want]) -> None:
         """Raises InsufficientBalance or QuotaExceeded, with figures, when the project could not pay for this."""
+
+    async def agree(self, project: Project, agreement: Agreement, by: str) -> Sequence[Op]:
+        """What pays for a promise, for the batch that gives it; the same id is never paid twice. Raises as above."""
 
 
 class Unlimited:
@@ -33,6 +48,9 @@ class Unlimited:
 
     async def require(self, project: Project, wants: Sequence[Want]) -> None:
         return None
+
+    async def agree(self, project: Project, agreement: Agreement, by: str) -> Sequence[Op]:
+        return ()
 
 
 FREE: Purse = Unlimited()

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from muster.contracts.clock import Clock
-from muster.contracts.metering import Want
-from muster.contracts.store import Store
+from muster.contracts.metering import Agreement, Want
+from muster.contracts.store import Expect, Op, Store
+from muster.core.billing.booking import book_contract
 from muster.core.billing.funds import (
+    Funds,
     funds_of,
     ledger_of,
     open_of_account,
@@ -24,7 +26,7 @@ from muster.core.billing.rates import PriceBook, share, spent
 from muster.errors import InsufficientBalance, QuotaExceeded
 from muster.model.accounts import Account, Project
 from muster.model.base import DAY, SECOND, Instant
-from muster.model.billing import CURRENCY, METERED, MICRO, Budget, Usage
+from muster.model.billing import CURRENCY, METERED, MICRO, Book, Budget, Contract, Usage, account_book
 
 FIRST: Final = DAY
 BELIEVED: Final = 2 * SECOND
@@ -54,24 +56,36 @@ class HousePurse:
         if budget is not None:
             await self._require_budget(project, budget, cost, usages, prices, now)
 
+    async def agree(self, project: Project, agreement: Agreement, by: str) -> Sequence[Op]:
+        """The contract and its one entry; the book is expected unchanged, so credit is not promised twice."""
+        now = self._clock.now()
+        account = await self._store.get(Account, project.account_id)
+        guard: list[Op] = []
+        if account is not None and not account.postpaid:
+            book = await self._store.get(Book, account_book(account.id))
+            guard = [] if book is None else [Expect(Book, book.id, book.version)]
+            usages = await open_of_account(self._store, account.id)
+            funds = funds_of(book.micro if book else 0, usages, await price_book(self._store), now)
+            if agreement.micro > 0:
+                _require(funds, agreement.micro, f"it costs {money(agreement.micro)}")
+        contract = Contract(
+            id=agreement.id,
+            account_id=project.account_id,
+            project_id=project.id,
+            resource_id=agreement.resource_id,
+            micro=agreement.micro,
+            starts_at=agreement.starts_at,
+            ends_at=agreement.ends_at,
+            memo=agreement.memo,
+            created_at=now,
+        )
+        return [*guard, *book_contract(contract, by=by)]
+
     async def _require_credit(
         self, project: Project, cost: int, usages: Sequence[Usage], prices: PriceBook, now: Instant
     ) -> None:
         funds = funds_of(await ledger_of(self._store, project.account_id), usages, prices, now)
-        if cost == 0 or funds.available >= cost:
-            return
-        raise InsufficientBalance(
-            f"the first 24 hours cost {money(cost)}, and the account has {money(funds.available)}",
-            hint=f"top up at least {money(cost - funds.available)}, or ask for less",
-            details={
-                "currency": CURRENCY,
-                "needed_micro": cost,
-                "balance_micro": funds.available,
-                "missing_micro": cost - funds.available,
-                "accrued_micro": funds.accrued,
-                "spent_per_hour_micro": funds.hourly,
-            },
-        )
+        _require(funds, cost, f"the first 24 hours cost {money(cost)}")
 
     async def _require_budget(
         self,
@@ -99,6 +113,23 @@ class HousePurse:
             hint="raise the budget, ask for less, or wait for the next month",
             details=details,
         )
+
+
+def _require(funds: Funds, cost: int, says: str) -> None:
+    if cost == 0 or funds.available >= cost:
+        return
+    raise InsufficientBalance(
+        f"{says}, and the account has {money(funds.available)}",
+        hint=f"top up at least {money(cost - funds.available)}, or ask for less",
+        details={
+            "currency": CURRENCY,
+            "needed_micro": cost,
+            "balance_micro": funds.available,
+            "missing_micro": cost - funds.available,
+            "accrued_micro": funds.accrued,
+            "spent_per_hour_micro": funds.hourly,
+        },
+    )
 
 
 def first_cost(prices: PriceBook, wants: Sequence[Want], now: Instant) -> int:

@@ -90,6 +90,8 @@ async def _known(store: Store, actor: Actor, cluster: Cluster, volume_id: str) -
         )
     if volume.delete_wished_at is not None:
         raise Protected(f"volume {volume.name} is being deleted")
+    if volume.unfunded_since is not None:
+        raise Protected(f"volume {volume.name} is kept but not lent: its account has no credit", hint="top up")
     return volume
 
 

@@ -355,6 +355,7 @@ class Volume(View, frozen=True, kw_only=True):
     created_at: Stamp
     updated_at: Stamp
     delete_wished_at: Stamp | None
+    unfunded_since: Stamp | None
 
 
 class VolumeWithMounts(Volume, frozen=True, kw_only=True):
