@@ -252,7 +252,8 @@ def fleet() -> bool:
     ok = size <= 1024 and not waiting
     print(
         f"fleet: 10,000 hosts, 2,000 clusters: {size:.0f} MB (goal 1024), "
-        f"ready {settled:.0f} s after the last create, {spent / 25 * 20:.1f} s CPU to look at every cluster once, each 20 s {'met' if ok else 'MISSED'}"
+        f"ready {settled:.0f} s after the last create, "
+        f"{spent / 25 * 20:.1f} s CPU to look at every cluster once, each 20 s {'met' if ok else 'MISSED'}"
     )
     return ok
 
