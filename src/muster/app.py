@@ -173,9 +173,7 @@ class Running:
     engine: Engine | None
     app: App | None
     watch: Watch
-    beside: tuple[
-        Callable[[asyncio.Event], Awaitable[None]], ...
-    ] = ()  # what runs with the engine until told to stop
+    beside: tuple[Callable[[asyncio.Event], Awaitable[None]], ...] = ()  # what runs beside them until told to stop
 
 
 async def assemble(settings: Settings, closing: AsyncExitStack) -> Running:
@@ -211,14 +209,26 @@ async def assemble(settings: Settings, closing: AsyncExitStack) -> Running:
     closing.push_async_callback(house.accounts.close)
     if settings.answers:
         await first_start(house, settings)
-    await house.capacity.ready()
     calls = Tally()
     engine = _engine(house, fleet, settings, calls) if settings.moves else None
     app = _app(house, watch, settings, engine, calls) if settings.answers else None
     if engine is None:
-        return Running(house, None, app, watch)
+        return Running(house, None, app, watch, (_fleet_reader(house),))
     engines.append(engine)
-    return Running(house, engine, app, watch, _announcements(house, fleet))
+    return Running(house, engine, app, watch, (_fleet_reader(house), *_announcements(house, fleet)))
+
+
+def _fleet_reader(house: House) -> Callable[[asyncio.Event], Awaitable[None]]:
+    """A large fleet takes seconds to read: meanwhile calls are answered, and /readyz says how it is."""
+
+    async def read_fleet(stop: asyncio.Event) -> None:
+        await house.capacity.ready()
+        # What is here now stays; a collector that walks a large index again and again only costs latency.
+        gc.collect()
+        gc.freeze()
+        await stop.wait()
+
+    return read_fleet
 
 
 def _announcements(house: House, fleet: Fleet) -> tuple[Callable[[asyncio.Event], Awaitable[None]], ...]:
@@ -367,9 +377,6 @@ async def serve(settings: Settings, say: Callable[[str], None] = print) -> int:
             if bound is not None:
                 closing.callback(bound.close)
             running = await assemble(settings, closing)
-            # What is here now stays; a collector that walks a large index again and again only costs latency.
-            gc.collect()
-            gc.freeze()
             return await Life(settings, running, bound).live(say)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from muster.app import DIALECTS
-from muster.clock import RealClock, SeededEntropy
+from muster.clock import RealClock, SeededEntropy, ticks
 from muster.contracts.http import Call, Dialect, Route, WrongMethod
 from muster.core.access.pool import no_pools
 from muster.core.house import FleetFacts, House, build_house
@@ -22,6 +22,8 @@ from muster.dialects.native.watch import Watch
 from muster.errors import CALL_ERRORS, CallError, RateLimited
 from muster.orchestrators.none import NoOrchestrator
 from muster.store.sqlite import SqliteStore
+from muster.testing.simulation.image import ask
+from muster.web.asgi import App
 from muster.web.metrics import Metrics
 from muster.web.probes import Probes
 from muster.web.router import Router
@@ -117,3 +119,24 @@ def test_every_reference_on_the_page_leads_somewhere(house: House) -> None:
     named = set(re.findall(r'"#/components/schemas/([^"]+)"', text))
     assert named
     assert named <= set(page["components"]["schemas"])
+
+
+def test_alive_at_once_and_ready_when_the_fleet_was_read(house: House) -> None:
+    app = App(
+        [Probes(house, Metrics())],
+        house.accounts,
+        clock=house.clock,
+        entropy=house.entropy,
+        ticks=ticks,
+        metrics=Metrics(),
+    )
+
+    async def statuses() -> list[int]:
+        return [(await ask(app, "GET", path, "", None, {}))[0] for path in ("/healthz", "/readyz")]
+
+    async def story() -> None:
+        assert await statuses() == [200, 503]
+        await house.capacity.ready()
+        assert await statuses() == [200, 200]
+
+    asyncio.run(story())

@@ -30,6 +30,7 @@ from muster.core.clusters.requests import RequestReader
 from muster.core.clusters.service import ClusterService
 from muster.core.health.reconcile import HealthReconciler
 from muster.core.health.service import RemediationService
+from muster.core.hosts.faults import FaultService
 from muster.core.hosts.service import HostService
 from muster.core.jobs.reconcile import JobReconciler
 from muster.core.jobs.service import JobService
@@ -65,7 +66,8 @@ class House:
     billing: BillingService
     terms: Terms
     events: EventReader
-    faults: FaultDesk | None
+    faults: FaultDesk | None  # for the wire's own faults; who asks for one goes through `trouble`
+    trouble: FaultService
     fleet: FleetFacts
 
 
@@ -106,6 +108,7 @@ def build_house(
         terms=terms,
         events=EventReader(store),
         faults=faults,
+        trouble=FaultService(store, clock, faults),
         fleet=fleet,
     )
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from muster.contracts.http import Call, Reply, Route, SocketRoute
 from muster.core.figures import Figures, figures
 from muster.core.house import House
-from muster.errors import CallError
+from muster.errors import CallError, Unavailable
 from muster.web.metrics import CONTENT_TYPE, Gauge, Metrics
 
 
@@ -66,6 +66,8 @@ class Probes:
     async def ready(self, call: Call) -> Reply:
         """The store answers, and room is known."""
         await self._house.store.last_event()
+        if not self._house.capacity.loaded:
+            raise Unavailable("the fleet is still being read", hint="ask again in a second")
         return Reply(200, b'{"status":"ready"}')
 
     async def metrics(self, call: Call) -> Reply:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import asdict
 
-from muster.contracts.faults import Fault, FaultDesk
+from muster.contracts.faults import Fault
 from muster.contracts.http import Call, Reply
-from muster.core.accounts.rights import require_operator
 from muster.core.figures import backlog, hosts
 from muster.core.hosts.service import HostSpec
 from muster.core.house import House
@@ -16,7 +15,7 @@ from muster.dialects.native import views, wire
 from muster.dialects.native.asking import once, paging, read, text
 from muster.dialects.native.replies import answer, listing, nothing, page_reply
 from muster.dialects.native.translate import shown
-from muster.errors import Invalid, NotFound, Unsupported
+from muster.errors import Invalid
 from muster.model.hosts import Host, HostRole
 
 ASKED_MAX = 1_000
@@ -68,15 +67,14 @@ class Fleet:
     # --- trouble on demand
 
     async def faults(self, call: Call) -> Reply:
-        return listing(shown(fault, views.Fault) for fault in await self._desk(call).faults())
+        return listing(shown(fault, views.Fault) for fault in await self._house.trouble.faults(call.actor))
 
     async def inject(self, call: Call) -> Reply:
-        desk = self._desk(call)
         said = read(call, wire.NewFault)
         key = once(call, said, "fault")
         fault = self._asked.get(key) if key is not None else None
         if fault is None:
-            fault = await desk.inject(Fault(**asdict(said)))
+            fault = await self._house.trouble.inject(call.actor, Fault(**asdict(said)))
             self._remember(key, fault)
         return answer(shown(fault, views.Fault), status=201, location=f"faults/{fault.id}")
 
@@ -88,15 +86,8 @@ class Fleet:
                 del self._asked[next(iter(self._asked))]
 
     async def clear(self, call: Call) -> Reply:
-        if not await self._desk(call).clear(call.params["id"]):
-            raise NotFound(f"there is no fault {call.params['id']}")
+        await self._house.trouble.clear(call.actor, call.params["id"])
         return nothing()
-
-    def _desk(self, call: Call) -> FaultDesk:
-        require_operator(call.actor)
-        if self._house.faults is None:
-            raise Unsupported("this fleet is real: it has trouble of its own", hint="use --fleet simulated")
-        return self._house.faults
 
 
 def _host(host: Host) -> Reply:
