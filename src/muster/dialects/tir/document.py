@@ -29,8 +29,8 @@ without that prefix. Hand-written HTTP and the document's own curl work unchange
 A key may come as `Authorization: Bearer`, as `?apikey=`, or as both; two different ones are a 401. Every path ends in
 a slash and may leave it out. `project_id` and `location` are required wherever they decide something; the old
 `/teams/{{t}}/projects/{{p}}/...` and `/projects/{{p}}/...` are answered beside the new paths. An account is what a
-team was. `location` is any region of the catalogue; it decides where something is made and what it costs, and lists tell
-everything of the project with the location of each. SSH keys, groups and addresses belong to the key's own project.
+team was. `location` is any region of the catalogue; it decides where something is made and what it costs, and lists
+tell everything of the project with the location of each. SSH keys, groups and addresses belong to the key's own project.
 
 ## Spoken
 
@@ -55,8 +55,8 @@ the first answer again.
 UNKNOWN: Final = """## Unknown
 
 Not in the documents we have, and so decided here: what `data` of a create, list or detail holds; the words of
-`status` beyond Running; the values of `variant` and of the framework (slurm, nemo); `ip_type` (not looked at); the items of
-pfs_mount_list and dataset_mount_list (as SFS); what happens without credit (400 with `errors.credits`); whether a
+`status` beyond Running; the values of `variant` and of the framework (slurm, nemo); `ip_type` (not looked at); the
+items of pfs_mount_list and dataset_mount_list (as SFS); what happens without credit (400 with `errors.credits`); whether a
 list has a total (it has none).
 """
 
