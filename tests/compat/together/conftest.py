@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 DRIVE = Path(__file__).parent / "drive"
 NEWEST, LAST_2, FIRST = "3.0.0", "2.42.0", "2.6.0"
 VERSIONS = (NEWEST, LAST_2, FIRST)
-STORY_SECONDS_MAX = 120
+STORY_SECONDS_MAX = 240
 
 
 class Wire:

@@ -53,7 +53,7 @@ def make(tenant: Tenant, version: str, noun: tuple[str, ...], name: str) -> str:
 
 
 def ready(tenant: Tenant, cluster_id: str, status: str = "Ready") -> dict[str, Any]:
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + 60
     while (seen := tenant.wire.good("GET", f"{CLUSTERS}/{cluster_id}"))["status"] != status:
         assert time.monotonic() < ends, seen["status"]
         time.sleep(0.05)
@@ -236,7 +236,7 @@ def test_remediations_by_bare_id(tenant: Tenant, version: str) -> None:
     asked = ("create", made, node["instance_id"], "--mode", "REBOOT_VM", "--reason", "it feels slow", "--json")
     repair = json.loads(tg(tenant, version, *remediations, *asked).stdout)
     assert repair["state"] == "PENDING"
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + 60
     while True:
         seen = json.loads(tg(tenant, version, *remediations, "retrieve", repair["id"], "--json").stdout)
         if seen["state"] == "SUCCEEDED":

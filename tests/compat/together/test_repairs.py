@@ -21,7 +21,7 @@ BODY = {
 
 
 def until(look: Callable[[], Any], good: Callable[[Any], bool], what: str) -> Any:
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + 60
     while not good(seen := look()):
         assert time.monotonic() < ends, (what, seen)
         time.sleep(0.05)

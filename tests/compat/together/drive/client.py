@@ -45,7 +45,7 @@ class Story:
         answer = method(*args, **kwargs)
         return await answer if inspect.isawaitable(answer) else answer
 
-    async def until(self, look: Any, good: Any, what: str, seconds: float = 30) -> Any:
+    async def until(self, look: Any, good: Any, what: str, seconds: float = 60) -> Any:
         ends = time.monotonic() + seconds
         while True:
             seen = await look()
