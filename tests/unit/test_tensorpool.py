@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,8 +13,10 @@ from muster.contracts.http import Call
 from muster.core.catalog.snapshot import Catalog
 from muster.core.clusters.snapshot import ClusterView
 from muster.core.demo import demo_catalog
-from muster.dialects.tensorpool import refusals, words
+from muster.dialects.tensorpool import refusals, wire, words
 from muster.dialects.tensorpool.asking import Misshapen, count, flag, read
+from muster.dialects.tensorpool.document import page
+from muster.dialects.tensorpool.fields import REQUESTS
 from muster.dialects.tensorpool.jobs import JOB_STATUS
 from muster.dialects.tensorpool.places import image_for, image_names
 from muster.dialects.tensorpool.requests import patience
@@ -280,3 +283,22 @@ def test_who_waits_is_told_how_long() -> None:
     assert patience(None, 0) == 2
     far = msgspec.structs.replace(cluster(), status=ClusterStatus(waiting_until=10**9))
     assert patience(far, 0) == 15
+
+
+# --- the page -------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_knows_every_field_that_is_read() -> None:
+    for section in REQUESTS:
+        assert set(section.fields) == {field.encode_name for field in msgspec.structs.fields(section.struct)}
+    read_by_us = {
+        struct for struct in vars(wire).values() if isinstance(struct, type) and issubclass(struct, wire.Body)
+    }
+    assert {section.struct for section in REQUESTS} == read_by_us - {wire.Body}
+
+
+def test_the_page_is_what_the_tables_say() -> None:
+    written = Path(__file__).resolve().parents[2] / "docs" / "dialects" / "tensorpool.md"
+    assert written.read_text() == page(), (
+        "python -m muster.dialects.tensorpool.document > docs/dialects/tensorpool.md"
+    )

@@ -25,6 +25,11 @@ from muster.model.base import Instant
 from muster.model.jobs import JobSpec, Output
 
 
+def files_of(job_id: str) -> str:
+    """Where a job's files are uploaded to, and where its commands run: beneath the home of the cluster's user."""
+    return f"jobs/{job_id}/files"
+
+
 class Going(StrEnum):
     ABSENT = "absent"  # never submitted here
     QUEUED = "queued"

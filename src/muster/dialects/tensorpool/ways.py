@@ -10,13 +10,11 @@ import re
 import shlex
 from typing import Final
 
+from muster.contracts.jobs import files_of
 from muster.core.clusters.snapshot import ClusterView
 from muster.errors import Invalid, Unsupported, WrongPhase
 from muster.model.clusters import Cluster, NodeRole
 from muster.model.phases import SERVING
-
-JOBS: Final = "/home/ubuntu/jobs"
-"""Where the workshop keeps its jobs, by id."""
 
 _OURS: Final = re.compile(r"[\w.:%@/=+-]+", re.A)
 _KEY_PATH: Final = re.compile(r"[\w.~/+@ -]{1,512}")
@@ -39,7 +37,7 @@ def upload_command(cluster: Cluster, job_id: str) -> str:
     """The directory one stands in, to the job's; by rsync, or tar where there is none."""
     _require_door(cluster)
     facts = cluster.status.access
-    place = f"{JOBS}/{job_id}/work"
+    place = files_of(job_id)
     ssh = _joined([*_ssh(cluster), "-o", "BatchMode=yes"])
     whither = f"{facts.ssh_user}@{facts.ssh_host}"
     made = f"mkdir -p {place}"
@@ -55,7 +53,7 @@ def download_command(cluster: Cluster, job_id: str, key_path: str | None) -> str
     key = [] if key_path is None else ["-i", _key(key_path)]
     ssh = shlex.join([*_ssh(cluster), *key, "-o", "BatchMode=yes"])
     return shlex.join(
-        ["rsync", "-az", "-e", ssh, f"{facts.ssh_user}@{facts.ssh_host}:{JOBS}/{job_id}/work/", f"./{job_id}/"]
+        ["rsync", "-az", "-e", ssh, f"{facts.ssh_user}@{facts.ssh_host}:{files_of(job_id)}/", f"./{job_id}/"]
     )
 
 

@@ -11,12 +11,13 @@ import base64
 import json
 import re
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import Final
 
 import msgspec
 
 from muster.contracts.hands import Hands
-from muster.contracts.jobs import Errand, Going, Sight
+from muster.contracts.jobs import Errand, Going, Sight, files_of
 from muster.contracts.orchestrator import Target
 from muster.contracts.substrate import Fence
 from muster.errors import Never, TryLater
@@ -27,12 +28,9 @@ PIECE_BYTES: Final = 512 << 10
 COMMAND_SECONDS: Final = 20.0
 _ID: Final = re.compile(r"[0-9a-f-]{36}")
 
-DIRECTORY: Final = "/home/ubuntu/jobs"
-"""Beneath it, by the job's id: work/ (what was uploaded), venv/, log, exit."""
-
 _RUN: Final = r"""#!/bin/bash
 # run.sh DIRECTORY: the job itself, on its first node.
-cd "$1/work" || exit 1
+cd "$1/files" || exit 1
 done_with() { echo "$1" >"$job/exit.new" && mv "$job/exit.new" "$job/exit"; exit "$1"; }
 job=$1
 trap 'done_with 143' TERM
@@ -46,7 +44,7 @@ done_with $?
 _SUBMIT: Final = r"""
 set -e
 job=$1 nodes=$2 gpus=$3
-mkdir -p "$job/work"; cd "$job"
+mkdir -p "$job/files"; cd "$job"
 [ -s slurm-id ] && exit 0
 python3 -c 'import json, sys
 told = json.load(sys.stdin)
@@ -54,7 +52,7 @@ open("commands", "w").write(told["commands"])
 open("run.sh", "w").write(told["run"])
 import glob, os, shutil
 for pattern in told["ignore"]:
-    for path in glob.glob("work/" + pattern, recursive=True):
+    for path in glob.glob("files/" + pattern, recursive=True):
         whole = os.path.isdir(path) and not os.path.islink(path)
         shutil.rmtree(path, ignore_errors=True) if whole else os.remove(path)'
 name=muster-$(basename "$job")
@@ -84,7 +82,7 @@ _STOP: Final = 'cd "$1" 2>/dev/null && [ -s slurm-id ] && scancel --full "$(cat 
 _PIECE: Final = '[ -e "$1" ] || exit 0; tail -c +"$(( $2 + 1 ))" "$1" | head -c "$3" | base64 -w 0'
 _OUTPUTS: Final = r"""
 import glob, json, os, sys
-os.chdir(sys.argv[1] + "/work")
+os.chdir(sys.argv[1] + "/files")
 here = os.path.realpath(".") + "/"
 found = {os.path.relpath(p) for g in json.load(sys.stdin) for p in glob.glob(g, recursive=True)}
 print(json.dumps([{"path": p, "size": os.path.getsize(p)} for p in sorted(found)
@@ -126,7 +124,7 @@ class SlurmWorkshop:
         return msgspec.json.decode(await self._ran(target, words, json.dumps(errand.spec.outputs)), type=list[Output])
 
     async def piece(self, target: Target, errand: Errand, path: str, offset: int) -> bytes:
-        return await self._bytes(target, f"{_place(errand)}/work/{path}", offset)
+        return await self._bytes(target, f"{_place(errand)}/files/{path}", offset)
 
     async def _bytes(self, target: Target, path: str, offset: int) -> bytes:
         words = ["bash", "-c", _PIECE, "piece", path, str(offset), str(PIECE_BYTES)]
@@ -145,6 +143,7 @@ class SlurmWorkshop:
 
 
 def _place(errand: Errand) -> str:
+    """Its directory: files/ (what was uploaded), venv/, log, exit."""
     if not _ID.fullmatch(errand.id):
         raise Never(f"{errand.id!r} is no job's id")
-    return f"{DIRECTORY}/{errand.id}"
+    return str(PurePosixPath(f"/home/{USER}", files_of(errand.id)).parent)
