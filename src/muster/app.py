@@ -31,7 +31,7 @@ from muster.contracts.jobs import Workshop
 from muster.contracts.orchestrator import Orchestrator
 from muster.contracts.store import Find, Store
 from muster.contracts.substrate import Substrate
-from muster.core.access.pool import Pools, no_pools, simulated_pools
+from muster.core.access.pool import Pools, loopback_pools, no_pools, simulated_pools
 from muster.core.billing.plan import Terms
 from muster.core.house import FleetFacts, House, build_house, reconcilers_of
 from muster.core.retention import Retention
@@ -125,7 +125,8 @@ def local_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: Store
         await orchestrator.close()
         await substrate.close()
 
-    return Fleet(substrate, orchestrator, close=close, listen=listen, workshop=SlurmWorkshop(substrate))
+    workshop = SlurmWorkshop(substrate)
+    return Fleet(substrate, orchestrator, None, loopback_pools, close, listen, workshop)
 
 
 def no_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: Store) -> Fleet:
@@ -209,9 +210,10 @@ async def assemble(settings: Settings, closing: AsyncExitStack) -> Running:
     closing.push_async_callback(house.accounts.close)
     if settings.answers:
         await first_start(house, settings)
-    calls = Tally()
-    engine = _engine(house, fleet, settings, calls) if settings.moves else None
-    app = _app(house, watch, settings, engine, calls) if settings.answers else None
+    apps: list[App] = []
+    engine = _engine(house, fleet, settings, lambda: sum(app.calls for app in apps)) if settings.moves else None
+    app = _app(house, watch, settings, engine) if settings.answers else None
+    apps += [app] if app is not None else []
     if engine is None:
         return Running(house, None, app, watch, (_fleet_reader(house),))
     engines.append(engine)
@@ -256,7 +258,7 @@ def _open_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: Store
     )
 
 
-def _engine(house: House, fleet: Fleet, settings: Settings) -> Engine:
+def _engine(house: House, fleet: Fleet, settings: Settings, traffic: Callable[[], int]) -> Engine:
     retention = Retention(house.store, house.clock, event_days=settings.event_retention_days)
 
     async def prune() -> None:
@@ -264,7 +266,16 @@ def _engine(house: House, fleet: Fleet, settings: Settings) -> Engine:
 
     reconcilers = reconcilers_of(house, fleet.substrate, fleet.orchestrator, fleet.workshop)
     pace = Pace(crowded_share=settings.engine_share / 100)
-    return Engine(house.store, house.clock, house.entropy, reconcilers, pace=pace, chores=[prune], ticks=ticks)
+    return Engine(
+        house.store,
+        house.clock,
+        house.entropy,
+        reconcilers,
+        pace=pace,
+        chores=[prune],
+        ticks=ticks,
+        traffic=traffic,
+    )
 
 
 def _app(house: House, watch: Watch, settings: Settings, engine: Engine | None) -> App:

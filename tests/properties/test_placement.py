@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.capacity.index import CapacityIndex
-from muster.core.capacity.placement import Ask, Placement, Refusal, Why
+from muster.core.capacity.placement import Ask, Grant, Placement, Refusal, Why
 from muster.core.capacity.pool import pick_slots
 from muster.model.hosts import Host, HostHealth, HostRole
 
@@ -118,7 +118,7 @@ def test_feasible_exactly_when_a_scan_says_so_and_never_double_booked(
         (HostRole.GPU, ask.gpus_per_node, answer.workers),
         (HostRole.CONTROL, 1, answer.control),
     ):
-        for host_id, slots, _ in grants:
+        for host_id, slots, *_ in grants:
             host, taken = known[host_id]
             assert (host.role, host.region, host.usable) == (role, ask.region, True)
             assert host_id not in ask.avoid
@@ -229,7 +229,7 @@ def apply(index: CapacityIndex, known: dict[str, Known], change: Change) -> None
     host, taken = known[id]
     mask = change.mask & ((1 << host.slots) - 1)
     if change.what == "take":
-        index.take([(id, mask)])  # type: ignore[list-item]
+        index.take([Grant(id, mask)])
         known[id] = Known(host, taken | mask)
     elif change.what == "free":
         index.free(id, mask)

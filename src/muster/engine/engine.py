@@ -17,6 +17,7 @@ from muster.contracts.clock import Clock, Entropy
 from muster.contracts.reconciler import Advance, Gone, Outcome, Reconciler, Settled, Wait
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Claim, Store, Wake
+from muster.engine.crowd import Crowd
 from muster.engine.effort import Effort, Ticks
 from muster.errors import FencedOff, FenceLost, StoreFull, VersionMismatch
 from muster.model.base import SECOND, Instant
@@ -26,9 +27,8 @@ log = logging.getLogger("muster.engine")
 BACKOFF_FIRST = 1 * SECOND
 BACKOFF_MOST = 60 * SECOND
 WAKE_CHUNK = 500
-CROWDED_MS = 2
-"""A turn of the event loop that takes this long has others in it."""
-REST_SECONDS_MOST = 0.25
+CROWDED_HANDS = 2
+REST_SECONDS_MOST = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,7 @@ class Engine:
         pace: Pace = Pace(),
         chores: Sequence[Callable[[], Awaitable[None]]] = (),
         ticks: Ticks = lambda: 0.0,
+        traffic: Callable[[], int] = lambda: 0,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -65,6 +66,8 @@ class Engine:
         self._nudged = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
         self._effort = Effort(ticks)
+        self._crowd = Crowd(traffic)
+        self._rested_at = 0.0
         self.steps = 0
         self.failures = 0
         self.last_pass_ms = 0
@@ -111,15 +114,14 @@ class Engine:
         if free <= 0:
             await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
             return True
-        began = self._clock.now()
         self._nudged.clear()
-        claims = await self._claim(free)
+        claims = await self._claim(min(free, CROWDED_HANDS) if self._crowd.here(self._clock.now()) else free)
         for claim in claims:
             task = asyncio.ensure_future(self._effort.of(self._turn(claim)))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
         if claims:
-            await self._be_polite(began)
+            await self._be_polite()
         return bool(claims)
 
     async def _claim(self, limit: int) -> list[Claim]:
@@ -132,14 +134,12 @@ class Engine:
             await self._clock.sleep(1.0)
             return []
 
-    async def _be_polite(self, began: Instant) -> None:
-        """Let the API breathe: when others had to be waited for, rest in proportion to what was spent."""
+    async def _be_polite(self) -> None:
+        """Let the API breathe: while calls come in, rest in proportion to the time our own turns took."""
         await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
-        spent = self._clock.now() - began
-        asked = self._clock.now()
-        await self._clock.sleep(0)
-        if spent and self._clock.now() - asked >= CROWDED_MS:
-            await self._clock.sleep(min(REST_SECONDS_MOST, spent / 1000 * (1 / self._pace.crowded_share - 1)))
+        spent, self._rested_at = self._effort.seconds - self._rested_at, self._effort.seconds
+        if self._crowd.here(self._clock.now()):
+            await self._clock.sleep(min(REST_SECONDS_MOST, spent * (1 / self._pace.crowded_share - 1)))
 
     async def _idle(self, stopping: asyncio.Future[Any]) -> None:
         due = await self._store.next_due()

@@ -42,7 +42,6 @@ def _connect(path: str, *, fsync: bool) -> sqlite3.Connection:
     db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
     db.execute("PRAGMA temp_store = MEMORY")
-    db.execute("PRAGMA mmap_size = 1073741824")
     return db
 
 

@@ -139,6 +139,11 @@ class App:
         self._count = 0
 
     @property
+    def calls(self) -> int:
+        """How many calls came in since the start."""
+        return self._count
+
+    @property
     def has_sockets(self) -> bool:
         return self._sockets.any
 
