@@ -81,3 +81,19 @@ def test_storage_is_its_owners(new_tenant: Callable[[], Tenant]) -> None:
     ):
         assert bob.ask(method, path, json=body).status_code == 404, path
     assert bob.good("GET", "/storage/list?include_org=True")["storage"] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("enable",),
+        ("disable",),
+        ("credentials",),
+        ("configure", "rclone"),
+        ("bucket", "list"),
+        ("bucket", "create", "b"),
+        ("bucket", "delete", "b"),
+    ],
+)
+def test_object_storage_is_refused_in_a_sentence(tenant: Tenant, words: tuple[str, ...]) -> None:
+    assert "This server has no object storage" in tenant.tp("object-storage", *words, code=1)

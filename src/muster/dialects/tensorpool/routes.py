@@ -12,7 +12,7 @@ import msgspec
 
 from muster.contracts.http import Call, Handler, Reply, Route, SocketRoute
 from muster.core.house import House
-from muster.dialects.tensorpool import answers, refusals, wire
+from muster.dialects.tensorpool import answers, objects, refusals, wire
 from muster.dialects.tensorpool.clusters import Clusters
 from muster.dialects.tensorpool.jobs import Jobs
 from muster.dialects.tensorpool.openapi import build
@@ -135,6 +135,13 @@ def job_rows(jobs: Jobs) -> Sequence[Row]:
     )
 
 
+def object_rows() -> Sequence[Row]:
+    return [
+        Row(method, path, objects.refused, "object-storage", "Object storage", 200, answers.Said)
+        for method, path in objects.PATHS
+    ]
+
+
 class TensorPool:
     """The dialect as the door is handed it."""
 
@@ -147,6 +154,7 @@ class TensorPool:
             *storage_rows(Storage(house)),
             *people_rows(People(house)),
             *job_rows(jobs),
+            *object_rows(),
         )
         self._sockets = JobSockets(house).routes()
         self._page = msgspec.json.encode(build(rows))
