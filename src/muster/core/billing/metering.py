@@ -7,14 +7,15 @@ At most one interval is open per resource and class. A batch that moves nobody i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from muster.contracts.clock import Clock
 from muster.contracts.store import Batch, Find, Insert, Op, Replace, Store, Wake
 from muster.core.billing.booking import closing_ops
 from muster.core.billing.rates import PriceBook
-from muster.model.base import SECOND, Instant, Noun
+from muster.model.base import SECOND, Instant
 from muster.model.billing import Usage, UsageClass
 from muster.model.catalog import Price
 from muster.model.clusters import Cluster, Node, NodeRole
@@ -39,7 +40,7 @@ class Held(NamedTuple):
     at: Instant
 
 
-def cluster_levels(cluster: Cluster, nodes: Sequence[Node]) -> Levels:
+def cluster_levels(cluster: Cluster, nodes: Iterable[Node]) -> Levels:
     """How many workers of a cluster are in each class. Controllers and logins are never billed."""
     if cluster.phase in STOPPED:
         return {UsageClass.PAUSED: cluster.spec.workers}
@@ -81,35 +82,75 @@ def volume_levels(volume: Volume) -> Levels:
             return {}
 
 
+@dataclass(slots=True)
+class _Seen:
+    """What a batch says about whatever may be used: clusters and nodes by cluster, volumes, prices."""
+
+    clusters: dict[str, Cluster] = field(default_factory=dict)
+    fresh: set[str] = field(default_factory=set)
+    nodes: dict[str, dict[str, Node]] = field(default_factory=dict)
+    volumes: list[Insert | Replace] = field(default_factory=list)
+    priced: set[tuple[str, str]] = field(default_factory=set)
+
+
+def _sorted(ops: Sequence[Op]) -> _Seen | None:
+    """None when nothing of it is ours to follow. Every batch passes here, so it asks for exact types only."""
+    seen: _Seen | None = None
+    for op in ops:
+        kind = type(op)
+        if kind is not Insert and kind is not Replace:
+            continue
+        noun = op.noun  # type: ignore[union-attr]
+        if type(noun) not in _FOLLOWED:
+            continue
+        seen = seen or _Seen()
+        match noun:
+            case Node():
+                seen.nodes.setdefault(noun.cluster_id, {})[noun.id] = noun
+            case Cluster():
+                seen.clusters[noun.id] = noun
+                if kind is Insert:
+                    seen.fresh.add(noun.id)
+            case Volume():
+                seen.volumes.append(op)  # type: ignore[arg-type]
+            case Price():
+                seen.priced.add((noun.item, noun.region))
+    return seen
+
+
+_FOLLOWED: Final = frozenset({Cluster, Node, Volume, Price})
+
+
+def _held(cluster: Cluster, nodes: Iterable[Node], at: Instant) -> Held:
+    return Held(cluster, cluster.spec.instance_type, cluster.spec.billing, cluster_levels(cluster, nodes), at)
+
+
+def _first(cluster: Cluster, nodes: Iterable[Node]) -> list[Op]:
+    """A cluster that is just being accepted has nothing open yet, and nothing that costs: no question is asked."""
+    held = _held(cluster, nodes, cluster.created_at)
+    return [Insert(_opened(held, "cluster", its, n)) for its, n in held.levels.items() if n > 0]
+
+
 class Meter:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
     async def beside(self, batch: Batch) -> Sequence[Op]:
-        clusters: dict[str, Cluster] = {}
-        priced: set[tuple[str, str]] = set()
-        nodes: dict[str, dict[str, Node]] = {}
+        seen = _sorted(batch.ops)
+        if seen is None:
+            return ()
         ops: list[Op] = []
-        fresh: set[str] = set()
-        for op in batch.ops:
-            if not isinstance(op, Insert | Replace):
-                continue
-            noun: Noun = op.noun
-            if isinstance(noun, Node):
-                nodes.setdefault(noun.cluster_id, {})[noun.id] = noun
-            elif isinstance(noun, Cluster):
-                clusters[noun.id] = noun
-                if isinstance(op, Insert):
-                    fresh.add(noun.id)
-            elif isinstance(noun, Volume):
-                ops += await self._volume(noun, fresh=isinstance(op, Insert))
-            elif isinstance(noun, Price):
-                priced.add((noun.item, noun.region))
-        if priced:
-            ops += await self._reckon_anew(priced)
-        for id in dict.fromkeys((*clusters, *nodes)):
-            ops += await self._cluster(id, clusters.get(id), nodes.get(id, {}), fresh=id in fresh)
+        for op in seen.volumes:
+            ops += await self._volume(op)
+        if seen.priced:
+            ops += await self._reckon_anew(seen.priced)
+        for id in dict.fromkeys((*seen.clusters, *seen.nodes)):
+            cluster = seen.clusters.get(id)
+            if id in seen.fresh and cluster is not None:
+                ops += _first(cluster, seen.nodes.get(id, {}).values())
+            else:
+                ops += await self._cluster(id, cluster, seen.nodes.get(id, {}))
         return ops
 
     async def _reckon_anew(self, priced: set[tuple[str, str]]) -> Sequence[Op]:
@@ -118,26 +159,24 @@ class Meter:
         accounts = {usage.account_id for usage in known if usage.charged and (usage.item, usage.region) in priced}
         return [Wake(KIND, account_id, self._clock.now()) for account_id in sorted(accounts)]
 
-    async def _cluster(
-        self, id: str, cluster: Cluster | None, moved: Mapping[str, Node], *, fresh: bool
-    ) -> Sequence[Op]:
-        if cluster is not None and not moved and not fresh and cluster.phase_since != cluster.updated_at:
+    async def _cluster(self, id: str, cluster: Cluster | None, moved: Mapping[str, Node]) -> Sequence[Op]:
+        if cluster is not None and not moved and cluster.phase_since != cluster.updated_at:
             return ()
         cluster = cluster or await self._store.get(Cluster, id)
         if cluster is None:
             return ()
-        live = dict(moved) if fresh else {**{node.id: node for node in await self._live_nodes(id)}, **moved}
+        live = {**{node.id: node for node in await self._live_nodes(id)}, **moved}
         at = max(cluster.updated_at, *(node.phase_since for node in moved.values()), 0)
-        levels = cluster_levels(cluster, list(live.values()))
-        held = Held(cluster, cluster.spec.instance_type, cluster.spec.billing, levels, at)
-        return await self._follow(held, "cluster", fresh=fresh)
+        return await self._follow(_held(cluster, live.values(), at), "cluster", fresh=False)
 
     async def _live_nodes(self, cluster_id: str) -> list[Node]:
         return await self._store.find(Find(Node, equals={"cluster_id": cluster_id, "gone_at": None}))
 
-    async def _volume(self, volume: Volume, *, fresh: bool) -> Sequence[Op]:
+    async def _volume(self, op: Insert | Replace) -> Sequence[Op]:
+        volume = op.noun
+        assert isinstance(volume, Volume)
         held = Held(volume, VOLUME_ITEM, "on_demand", volume_levels(volume), volume.updated_at)
-        return await self._follow(held, "volume", fresh=fresh)
+        return await self._follow(held, "volume", fresh=type(op) is Insert)
 
     async def _follow(self, held: Held, kind: str, *, fresh: bool) -> Sequence[Op]:
         """Close what is no longer so, open what is so now."""
