@@ -19,7 +19,6 @@ from muster.contracts.store import Batch, Insert, Remove
 from muster.contracts.substrate import Fence, Power, VolumeWish
 from muster.core.accounts.service import AccountService
 from muster.core.capacity.index import CONTROL, CapacityIndex
-from muster.core.capacity.placement import Grant
 from muster.core.capacity.service import Capacity
 from muster.core.clusters import plan as planning
 from muster.core.clusters import reconcile as reconciling
@@ -125,9 +124,10 @@ def forgets_the_lease(original: Any) -> Any:
 
 
 def grants_what_is_not_there(original: Any) -> Any:
-    def grants(self: Any, region: str, gpu_type: str, gpus: int, nodes: int) -> Any:
-        found = original(self, region, gpu_type, gpus, nodes)
-        return [Grant(host, slots << 32) for host, slots in found] if found and gpu_type == CONTROL else found
+    def grants(self: Any, region: str, gpu_type: str, *rest: Any) -> Any:
+        found = original(self, region, gpu_type, *rest)
+        control = found and gpu_type == CONTROL
+        return [grant._replace(slots=grant.slots << 32) for grant in found] if control else found
 
     return grants
 
