@@ -15,8 +15,10 @@ from typing import Any
 import httpx
 import pytest
 
+from muster.testing.postgres import postgres_dsn, postgres_server
 from muster.testing.server import FAST, MusterServer, running_server
 
+__all__ = ["postgres_dsn", "postgres_server"]
 WISH = {"name": "kept", "type": "slurm", "gpu_type": "H100_SXM", "gpus": 8}
 
 
@@ -92,6 +94,22 @@ def test_the_api_and_the_engine_may_be_two_processes(tmp_path: Path) -> None:
     with running_server(home, role="api") as api, running_server(home, role="engine"):
         made = ask(api, "POST", "/clusters", json=WISH).json()
         assert ask(api, "GET", f"/clusters/{made['id']}", params={"wait": 30}).json()["phase"] == "ready"
+
+
+def test_two_processes_share_one_postgresql(tmp_path: Path, postgres_dsn: str) -> None:
+    """Of the home they share only the simulated world; all that Muster knows is in the database."""
+    home = tmp_path / "home"
+    with (
+        running_server(home, database=postgres_dsn, role="api") as api,
+        running_server(home, database=postgres_dsn, role="engine"),
+    ):
+        made = ask(api, "POST", "/clusters", json=WISH).json()
+        ready = ask(api, "GET", f"/clusters/{made['id']}", params={"wait": 30}).json()
+        assert (ready["phase"], len(ready["nodes"])) == ("ready", 3)
+        assert ask(api, "DELETE", f"/clusters/{made['id']}").status_code == 202
+        ask(api, "GET", f"/clusters/{made['id']}", params={"wait": 30})
+        assert ask(api, "GET", f"/clusters/{made['id']}").status_code == 404
+    assert not (home / "muster.db").exists()
 
 
 def test_given_keys_are_the_keys(tmp_path: Path) -> None:
