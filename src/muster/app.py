@@ -44,6 +44,7 @@ from muster.engine.engine import Engine, Pace
 from muster.engine.failpoints import DieAt, orchestrator_with, store_with, substrate_with
 from muster.engine.wakeups import Wakeups
 from muster.errors import MusterError
+from muster.fleet_choice import settle_fleet
 from muster.homestead import AlreadyRunning, forget_info, held, keep, kept, make_home, write_info
 from muster.model.base import HOUR
 from muster.model.catalog import Region
@@ -391,17 +392,16 @@ async def serve(settings: Settings, say: Callable[[str], None] = print) -> int:
             return await Life(settings, running, bound).live(say)
 
 
-def run_server(settings: Settings) -> int:
+def run_server(asked: Settings) -> int:
     """What `muster up` becomes: the exit code of a life, or one sentence about why there was none."""
-    set_up_logs(settings.log_format, settings.log_level)
+    set_up_logs(asked.log_format, asked.log_level)
     os.umask(0o077)
 
     def say(line: str) -> None:
         print(line, flush=True)
 
     try:
-        if settings.fleet == "local":
-            _bring_up_hostd(settings, say)
+        settings = settle_fleet(asked, say)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(serve(settings, say))
     except AlreadyRunning as first:
@@ -410,17 +410,6 @@ def run_server(settings: Settings) -> int:
     except (BadSetting, CannotListen, MusterError) as error:
         print(f"muster: {error}", file=sys.stderr)
         return 1
-
-
-def _bring_up_hostd(settings: Settings, say: Callable[[str], None]) -> None:
-    """The one root process is started first; then this one stops being root, before it hears a stranger."""
-    from muster.hostd.launch import bring_up, step_down
-
-    because = bring_up(settings.home, settings.cache, say)
-    if because:
-        raise BadSetting(f"no local fleet: {because}; --fleet simulated needs none of it")
-    if os.geteuid() == 0:
-        step_down(settings.home)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ secrets are never shown.
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,12 +76,20 @@ class Setting:
         return f"{join}{self.unit}" if self.unit else ""
 
 
+def default_home(*, root: bool) -> str:
+    """Root's home is the system's: whoever answers there is an unprivileged user, who cannot see into /root."""
+    return "/var/lib/muster" if root else "~/.muster"
+
+
+DEFAULT_HOME: Final = default_home(root=os.geteuid() == 0)
+
+
 def _number(name: str, default: str, unit: str, least: float, most: float, sentence: str) -> Setting:
     return Setting(name, "int", default, sentence, unit=unit, least=least, most=most)
 
 
 SETTINGS: Final[tuple[Setting, ...]] = (
-    Setting("home", "path", "~/.muster", "Where state, keys and the database live; 0700."),
+    Setting("home", "path", DEFAULT_HOME, "Where state, keys and the database live; 0700."),
     Setting("cache", "path", "~/.cache/muster", "Root file systems and built binaries, shared by all homes."),
     Setting("host", "text", "127.0.0.1", "The address to listen on."),
     _number("port", "8787", "", 0, 65535, "The port to listen on; 0 takes any free one and prints it."),
@@ -95,9 +104,10 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         "fleet",
         "choice",
-        "simulated",
-        "Where hosts come from: simulated, local (this machine's namespaces) or none.",
-        choices=("simulated", "local", "none"),
+        "auto",
+        "Where hosts come from: local (real nodes on this machine), simulated or none; "
+        "auto keeps what the home has, else takes local where it can run.",
+        choices=("auto", "simulated", "local", "none"),
     ),
     Setting("fleet_file", "path", None, "A YAML file with the catalogue and hosts to import at first start."),
     _number("hosts", "64", "hosts", 1, 1_000_000, "How many GPU hosts the demo fleet has."),

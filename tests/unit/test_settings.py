@@ -43,7 +43,7 @@ def test_a_flag_wins_over_the_environment_and_empty_is_not_set() -> None:
         ({"port": "70000"}, "--port must be between 0 and 65535"),
         ({"port": "http"}, "--port must be a whole number"),
         ({"time_scale": "fast"}, "--time-scale must be a number of times"),
-        ({"fleet": "cloud"}, "--fleet must be one of simulated, local, none"),
+        ({"fleet": "cloud"}, "--fleet must be one of auto, simulated, local, none"),
         ({"database": "mysql://x"}, "--database must be sqlite:///PATH"),
         ({"tls_cert": "/nowhere"}, "belong together"),
         ({"fleet_file": "/nowhere.yaml"}, "there is no file /nowhere.yaml"),

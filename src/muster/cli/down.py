@@ -20,13 +20,14 @@ from muster.cli.ending import FAILED, TIMED_OUT, USAGE, Ended
 from muster.cli.show import Thing
 from muster.cli.target import home_path
 from muster.cli.verb import SECONDS, yes_option
+from muster.settings import DEFAULT_HOME
 
 if TYPE_CHECKING:
     from muster.sdk import Client
 
 
 @click.command("down")
-@click.option("--home", help="Whose server (MUSTER_HOME).  [default: ~/.muster]")
+@click.option("--home", help=f"Whose server (MUSTER_HOME).  [default: {DEFAULT_HOME}]")
 @click.option("--all", "every", is_flag=True, help="Volumes too, with what is on them.")
 @click.option("--keep-clusters", is_flag=True, help="Only stop the server; it takes up its clusters at the next up.")
 @click.option(

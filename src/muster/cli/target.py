@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.cli.ending import NOT_AUTHORISED, UNREACHABLE, Ended
-
-DEFAULT_HOME = "~/.muster"
+from muster.settings import DEFAULT_HOME
 
 
 @dataclass(frozen=True, slots=True)

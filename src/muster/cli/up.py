@@ -31,7 +31,7 @@ def settings_flags(command: Callable[..., None]) -> Callable[..., None]:
 @click.command("up")
 @settings_flags
 def up(**flags: Any) -> None:
-    """Start the server, on SQLite and a simulated fleet unless told otherwise.
+    """Start the server, on SQLite; as root with real Slurm on this machine, else on a simulated fleet.
 
     A second one on the same home says where the first one runs. Every flag has an environment twin, shown in
     brackets; a flag wins. Ctrl-C or SIGTERM stop it cleanly.

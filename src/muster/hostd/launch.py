@@ -18,7 +18,7 @@ from typing import Final
 
 from muster.errors import DriverError
 from muster.hostd import linux
-from muster.hostd.machine import install_packages, unfit
+from muster.hostd.machine import incapable, install_packages, unfit
 from muster.hostd.rootfs import ensure_rootfs
 
 SYSTEM_USER: Final = "muster"
@@ -29,19 +29,23 @@ def bring_up(home: Path, cache: Path, say: Callable[[str], None]) -> str:
     """hostd answers for this home, or the sentence that says why it cannot."""
     if answers(home):
         return ""
-    if os.geteuid() == 0:
-        try:
-            install_packages(say)
-        except (OSError, subprocess.CalledProcessError) as error:
-            return f"packages for real nodes could not be installed: {error}"
-    because = unfit()
+    return prepare(cache, say) or _start(home, cache)
+
+
+def prepare(cache: Path, say: Callable[[str], None]) -> str:
+    """Packages and root file system, once per machine; or why not. A machine that cannot is left as it is."""
+    because = incapable()
     if because:
         return because
+    try:
+        install_packages(say)
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"packages for real nodes could not be installed ({error})"
     try:
         ensure_rootfs(cache, progress=say)
     except DriverError as error:
         return error.because
-    return _start(home, cache)
+    return unfit()
 
 
 def answers(home: Path) -> bool:

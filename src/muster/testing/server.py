@@ -66,7 +66,7 @@ class MusterServer:
     def _environ(self) -> dict[str, str]:
         """Nothing of the caller's own settings leaks in."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
-        said = {"home": str(self.home), "port": "0", **self.flags}
+        said = {"home": str(self.home), "port": "0", "fleet": "simulated", **self.flags}
         return clean | {f"MUSTER_{name.upper()}": value for name, value in said.items()}
 
     def _wait_for_banner(self, process: subprocess.Popen[str]) -> None:

@@ -22,6 +22,7 @@ class Shell:
         self.home = home
         self.environ = {name: said for name, said in os.environ.items() if not name.startswith("MUSTER_")}
         self.environ |= {"MUSTER_HOME": str(home), "HOME": str(home), "XDG_CONFIG_HOME": str(home / "config")}
+        self.environ["MUSTER_FLEET"] = "simulated"
 
     def run(self, *words: str, code: int = 0, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(

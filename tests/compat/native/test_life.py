@@ -28,7 +28,8 @@ def ask(server: MusterServer, method: str, path: str, **more: Any) -> httpx.Resp
 
 
 def start_another(home: Path, **flags: str) -> subprocess.CompletedProcess[str]:
-    environ = {f"MUSTER_{name.upper()}": value for name, value in {"home": str(home), "port": "0", **flags}.items()}
+    said = {"home": str(home), "port": "0", "fleet": "simulated", **flags}
+    environ = {f"MUSTER_{name.upper()}": value for name, value in said.items()}
     command = [sys.executable, "-m", "muster.app"]
     return subprocess.run(command, env=os.environ | environ, capture_output=True, text=True, timeout=60, check=False)
 
