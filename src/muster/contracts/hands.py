@@ -77,5 +77,6 @@ class Hands(Protocol):
     async def connect(self, node: str, port: int, *, seconds: float = 5.0) -> socket.socket:
         """A connected, non-blocking TCP socket to that port of the node. Connections of the house itself."""
 
-    async def door(self, owner: str, node: str, port: int) -> Door:
-        """An address outside that leads there, the same for the cluster's whole life; rules apply to it."""
+    async def door(self, owner: str, node: str, port: int, address: str = "") -> Door:
+        """An address outside that leads there, the same for the cluster's whole life; rules apply to it. With an
+        `address` of its own it leads there from that one as well, until it is asked for without."""

@@ -71,6 +71,7 @@ class Target(Part, frozen=True, kw_only=True):
     spec: ClusterSpec
     members: tuple[Member, ...]
     authorized_keys: tuple[str, ...] = ()
+    address: str = ""  # a reserved address that leads to its login node
 
 
 class Rendered(Part, frozen=True, kw_only=True):

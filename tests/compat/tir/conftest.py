@@ -39,11 +39,12 @@ class Tenant:
     team_id: int
     http: httpx.Client
     native: httpx.Client
+    location: str = LOCATION
 
     def ask(
         self, method: str, path: str, *, base: str = GPU, params: dict[str, Any] | None = None, **more: Any
     ) -> Any:
-        said = {"project_id": self.project_id, "location": LOCATION, "apikey": self.key, **(params or {})}
+        said = {"project_id": self.project_id, "location": self.location, "apikey": self.key, **(params or {})}
         return self.http.request(
             method, f"{base}{path}", params={k: v for k, v in said.items() if v is not None}, **more
         )

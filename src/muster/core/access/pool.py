@@ -18,7 +18,9 @@ Pools: TypeAlias = Callable[[Region], Network | None]
 SIMULATED_BLOCK: Final = Network("198.18.0.0/15")
 """Set apart for benchmarks by RFC 2544: routed nowhere, so nobody mistakes a simulated address for a real one."""
 
-SIMULATED_PREFIX: Final = 22  # 1,022 addresses for each of 128 regions
+REGION_PREFIX: Final = 22  # 1,022 addresses for each region
+LOOPBACK_BLOCK: Final = Network("127.96.0.0/12")
+"""A part of this machine's own loopback network: every address of it leads to this machine and nowhere else."""
 
 
 def no_pools(region: Region) -> Network | None:
@@ -26,11 +28,19 @@ def no_pools(region: Region) -> Network | None:
 
 
 def simulated_pools(region: Region) -> Network | None:
+    return _share(SIMULATED_BLOCK, region)
+
+
+def loopback_pools(region: Region) -> Network | None:
+    return _share(LOOPBACK_BLOCK, region)
+
+
+def _share(block: Network, region: Region) -> Network | None:
     """The same region has the same addresses, by its number; regions beyond the block have none."""
-    if not 0 <= region.number < 1 << (SIMULATED_PREFIX - SIMULATED_BLOCK.prefixlen):
+    if not 0 <= region.number < 1 << (REGION_PREFIX - block.prefixlen):
         return None
-    size = 1 << (32 - SIMULATED_PREFIX)
-    return Network((int(SIMULATED_BLOCK.network_address) + region.number * size, SIMULATED_PREFIX))
+    size = 1 << (32 - REGION_PREFIX)
+    return Network((int(block.network_address) + region.number * size, REGION_PREFIX))
 
 
 def free_address(pool: Network, taken: Set[str]) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from muster.contracts.store import Find, Store
 from muster.core.catalog.snapshot import Catalog
 from muster.core.idempotency import digest_of
-from muster.model.access import Rule, SecurityGroup
+from muster.model.access import ReservedIp, Rule, SecurityGroup
 from muster.model.catalog import GpuType, Image, InstanceType
 from muster.model.clusters import Cluster, Node, NodeRole
 from muster.model.events import Request, RequestState
@@ -31,6 +31,7 @@ class ClusterView:
     instance_type: InstanceType | None = None
     image: Image | None = None
     gpu_type: GpuType | None = None
+    address: str = ""  # the reserved address that leads to its login node
 
     @property
     def gpus(self) -> int:
@@ -67,7 +68,8 @@ async def load_view(store: Store, catalog: Catalog, cluster: Cluster) -> Cluster
     nodes = await store.find(Find(Node, equals={"cluster_id": cluster.id}, order="created_at"))
     leases = await store.find(Find(Lease, equals={"cluster_id": cluster.id}))
     repairs = await store.find(Find(Remediation, equals={"cluster_id": cluster.id}, order="created_at"))
-    return _view(catalog, cluster, nodes, leases, await load_mounts(store, cluster.id), repairs)
+    mounts, address = await load_mounts(store, cluster.id), await _address(store, cluster)
+    return _view(catalog, cluster, nodes, leases, mounts, repairs, address)
 
 
 def first_view(catalog: Catalog, cluster: Cluster, nodes: list[Node], leases: list[Lease]) -> ClusterView:
@@ -82,6 +84,7 @@ def _view(
     leases: list[Lease],
     mounts: list[tuple[Attachment, Volume]],
     remediations: list[Remediation],
+    address: str = "",
 ) -> ClusterView:
     nodes = sorted(nodes, key=lambda node: (node.role, node.ordinal, node.created_at, node.id))
     return ClusterView(
@@ -94,7 +97,14 @@ def _view(
         instance_type=catalog.instance_types.get(cluster.spec.instance_type),
         image=catalog.images.get(cluster.spec.image_id),
         gpu_type=catalog.gpu_types.get(cluster.spec.gpu_type),
+        address=address,
     )
+
+
+async def _address(store: Store, cluster: Cluster) -> str:
+    ip_id = cluster.spec.reserved_ip_id
+    ip = await store.get(ReservedIp, ip_id) if ip_id is not None else None
+    return ip.address if ip is not None and ip.cluster_id == cluster.id else ""
 
 
 async def load_mounts(store: Store, cluster_id: str) -> list[tuple[Attachment, Volume]]:

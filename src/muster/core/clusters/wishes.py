@@ -59,6 +59,7 @@ def target_of(view: ClusterView, nodes: Iterable[Node] | None = None) -> Target:
         spec=view.cluster.spec,
         members=tuple(_member(view, node) for node in members),
         authorized_keys=view.cluster.spec.ssh_keys,
+        address=view.address,
     )
 
 

@@ -30,7 +30,8 @@ A key may come as `Authorization: Bearer`, as `?apikey=`, or as both; two differ
 a slash and may leave it out. `project_id` and `location` are required wherever they decide something; the old
 `/teams/{{t}}/projects/{{p}}/...` and `/projects/{{p}}/...` are answered beside the new paths. An account is what a
 team was. `location` is any region of the catalogue; it decides where something is made and what it costs, and lists
-tell everything of the project with the location of each. SSH keys, groups and addresses belong to the key's own project.
+tell everything of the project with the location of each. SSH keys, groups and addresses belong to the
+key's own project.
 
 ## Spoken
 
@@ -56,8 +57,8 @@ UNKNOWN: Final = """## Unknown
 
 Not in the documents we have, and so decided here: what `data` of a create, list or detail holds; the words of
 `status` beyond Running; the values of `variant` and of the framework (slurm, nemo); `ip_type` (not looked at); the
-items of pfs_mount_list and dataset_mount_list (as SFS); what happens without credit (400 with `errors.credits`); whether a
-list has a total (it has none).
+items of pfs_mount_list and dataset_mount_list (as SFS); what happens without credit (400 with `errors.credits`);
+whether a list has a total (it has none).
 """
 
 

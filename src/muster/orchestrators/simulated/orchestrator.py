@@ -113,7 +113,7 @@ class SimulatedOrchestrator:
             return AccessFacts(simulated=True)
         return AccessFacts(
             ssh_user=SSH_USER,
-            ssh_host=door.address,
+            ssh_host=target.address or door.address,
             ssh_port=SSH_PORT,
             login_name=door.name,
             kube_api=_kube_api(target),

@@ -190,7 +190,7 @@ class SlurmOrchestrator:
         door = login_of(target)
         if door is None:
             return AccessFacts()
-        outside = await self._hands.door(target.cluster_id, door.node_id, roster.SSH_PORT)
+        outside = await self._hands.door(target.cluster_id, door.node_id, roster.SSH_PORT, target.address)
         return AccessFacts(ssh_user=USER, ssh_host=outside.host, ssh_port=outside.port, login_name=door.name)
 
     async def kubeconfig(self, target: Target) -> str:

@@ -31,6 +31,7 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     node_port: int
     port: int
+    address: str = ""  # a reserved address that leads there too, by the same port
 
 
 class Doors:
@@ -39,42 +40,55 @@ class Doors:
         self._host = host
         self._connect = connect
         self._kept: dict[str, _Kept] = {each.owner: each for each in _load(file)}
-        self._open: dict[str, asyncio.Server] = {}
+        self._open: dict[tuple[str, str], asyncio.Server] = {}  # by owner and the address they listen at
         self._visits: set[asyncio.Task[None]] = set()
 
-    async def open(self, owner: str, node: str, node_port: int) -> Door:
-        """One door per owner, to its login node; a new node behind it keeps the port."""
+    async def open(self, owner: str, node: str, node_port: int, address: str = "") -> Door:
+        """One door per owner, to its login node; a new node behind it keeps the port. A reserved address is a second
+        way to the same door, and goes when it is no longer asked for."""
         kept = self._kept.get(owner)
-        wanted = _Kept(owner=owner, node=node, node_port=node_port, port=kept.port if kept else 0)
-        if owner not in self._open:
-            wanted = await self._listen(wanted)
+        port = kept.port if kept else 0
+        wanted = _Kept(owner=owner, node=node, node_port=node_port, port=port, address=address)
+        if kept is not None and kept.address != address:
+            self._shut_at(owner, kept.address)
+        wanted = await self._listen(wanted)
         if wanted != kept:
             self._kept[owner] = wanted
             self._save()
-        return Door(self._host, wanted.port)
+        return Door(address or self._host, wanted.port)
 
     async def reopen(self, owners: set[str]) -> None:
         """After a restart: the doors of clusters that still are; the rest are forgotten."""
         for owner in set(self._kept) - owners:
             await self.shut(owner)
         for kept in list(self._kept.values()):
-            if kept.owner not in self._open:
-                try:
-                    await self._listen(kept)
-                except TryLater as error:
-                    log.warning("%s", error.because)
+            try:
+                await self._listen(kept)
+            except TryLater as error:
+                log.warning("%s", error.because)
 
     async def _listen(self, kept: _Kept) -> _Kept:
+        """At the machine's address and at the reserved one, wherever it does not listen yet."""
+        port = await self._listen_at(self._host, kept)
+        kept = msgspec.structs.replace(kept, port=port)
+        if kept.address:
+            await self._listen_at(kept.address, kept)
+        return kept
+
+    async def _listen_at(self, host: str, kept: _Kept) -> int:
+        if (kept.owner, host) in self._open:
+            return kept.port
+
         async def visit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await self._visit(kept.owner, reader, writer)
 
         try:
-            server = await asyncio.start_server(visit, self._host, kept.port)
+            server = await asyncio.start_server(visit, host, kept.port)
         except OSError as error:
-            raise TryLater(f"port {kept.port} of {self._host} is taken: {error}") from error
-        self._open[kept.owner] = server
-        port = server.sockets[0].getsockname()[1]
-        return msgspec.structs.replace(kept, port=port)
+            raise TryLater(f"port {kept.port} of {host} is taken: {error}") from error
+        self._open[kept.owner, host] = server
+        port: int = server.sockets[0].getsockname()[1]
+        return port
 
     async def _visit(self, owner: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -92,11 +106,16 @@ class Doors:
             await _hang_up(writer)
 
     async def shut(self, owner: str) -> None:
-        server = self._open.pop(owner, None)
+        kept = self._kept.pop(owner, None)
+        self._shut_at(owner, self._host)
+        if kept is not None:
+            self._shut_at(owner, kept.address)
+            self._save()
+
+    def _shut_at(self, owner: str, host: str) -> None:
+        server = self._open.pop((owner, host), None)
         if server is not None:
             server.close()
-        if self._kept.pop(owner, None) is not None:
-            self._save()
 
     async def close(self) -> None:
         """Stop listening; the doors stay kept for the next start."""

@@ -102,8 +102,8 @@ class LocalSubstrate:
     async def connect(self, node: str, port: int, *, seconds: float = 5.0) -> socket.socket:
         return await self._hostd.carry(wire.Connect(node=node, port=port, seconds=seconds))
 
-    async def door(self, owner: str, node: str, port: int) -> Door:
-        return await self._doors.open(owner, node, port)
+    async def door(self, owner: str, node: str, port: int, address: str = "") -> Door:
+        return await self._doors.open(owner, node, port, address)
 
     async def cut_link(self, node: str) -> None:
         await self._hostd.call(wire.Link(node=node, up=False))
