@@ -46,6 +46,7 @@ def tell(tmp_path: Path, story: Callable[[House, Actor], Awaitable[None]]) -> No
         flags = {"home": str(tmp_path), "fleet": "simulated", "hosts": "64", "port": "0", "role": "api"}
         async with AsyncExitStack() as closing:
             running = await app.assemble(settings.read(flags, {}), closing)
+            await running.house.capacity.ready()
             tenant = await running.house.accounts.authenticate((tmp_path / "tenant.key").read_text().strip())
             await story(running.house, tenant)
 

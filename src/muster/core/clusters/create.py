@@ -134,7 +134,7 @@ class Creates:
         catalog = await self._catalog.current()
         if command.config.oidc is not None and self._issuers is not None:
             await self._issuers.check(command.config.oidc)
-        region = self._choose_region(command, shape, catalog)
+        region = await self._choose_region(command, shape, catalog)
         ask = Ask(region, command.gpu_type, shape.gpus, workers, control=0 if command.single_node else 2)
         await self._capacity.fits_ever(ask)
         guard = await self._seating.quota_guard(project, workers * shape.gpus)
@@ -174,13 +174,14 @@ class Creates:
             f"there is a cluster named {name}", field="name", hint="choose another name, or delete that one"
         )
 
-    def _choose_region(self, command: CreateCluster, shape: InstanceType, catalog: Catalog) -> str:
+    async def _choose_region(self, command: CreateCluster, shape: InstanceType, catalog: Catalog) -> str:
         """Where the image is, if one was named; else where most of this shape is free."""
         if command.region:
             return command.region
         if command.image_id:
             image = catalog.images.get(command.image_id)
             return admission.choose_image(command, image.region if image else "", catalog).region
+        await self._capacity.sync()
         free = self._capacity.regions_by_free(shape.gpu_type, shape.gpus)
         if not free:
             raise Invalid(f"no region has {shape.id}", field="gpu_type", hint="muster capacity")
