@@ -28,6 +28,7 @@ from muster.contracts.clock import Clock, Entropy
 from muster.contracts.faults import FaultDesk, Place
 from muster.contracts.http import Dialect
 from muster.contracts.jobs import Workshop
+from muster.contracts.objects import ObjectStore
 from muster.contracts.orchestrator import Orchestrator
 from muster.contracts.store import Find, Store
 from muster.contracts.substrate import Substrate
@@ -196,6 +197,9 @@ async def assemble(settings: Settings, closing: AsyncExitStack) -> Running:
     fleet = _open_fleet(settings, clock, entropy, store)
     if fleet.close is not None:
         closing.push_async_callback(fleet.close)
+    gateway = _open_gateway(settings, clock, entropy)
+    if gateway is not None:
+        closing.push_async_callback(gateway.close)
     house = build_house(
         store=store,
         clock=clock,
@@ -206,6 +210,7 @@ async def assemble(settings: Settings, closing: AsyncExitStack) -> Running:
         pools=fleet.pools,
         issuers=WebIssuers(allow_private=settings.oidc_issuers == "any"),
         archive=None if fleet.workshop is None else DirectoryArchive(settings.home / "jobs"),
+        objects=None if gateway is None else gateway.store,
         terms=Terms(settings.unfunded_grace_hours * HOUR, settings.credit_warning_hours * HOUR),
     )
     closing.push_async_callback(house.accounts.close)
@@ -218,7 +223,8 @@ async def assemble(settings: Settings, closing: AsyncExitStack) -> Running:
     if engine is None:
         return Running(house, None, app, watch, (_fleet_reader(house),))
     engines.append(engine)
-    return Running(house, engine, app, watch, (_fleet_reader(house), *_announcements(house, fleet)))
+    beside = (_fleet_reader(house), *_announcements(house, fleet), *((gateway.run,) if gateway is not None else ()))
+    return Running(house, engine, app, watch, beside)
 
 
 def _fleet_reader(house: House) -> Callable[[asyncio.Event], Awaitable[None]]:
@@ -239,6 +245,31 @@ def _announcements(house: House, fleet: Fleet) -> tuple[Callable[[asyncio.Event]
     wakeups = Wakeups(house.store, house.clock, ("cluster", "volume"))
     fleet.substrate.watch(wakeups.hear)
     return (wakeups.run,) if fleet.listen is None else (wakeups.run, fleet.listen)
+
+
+class Gateway(NamedTuple):
+    """An S3 server: how it is spoken to, and what keeps it running beside the engine."""
+
+    store: ObjectStore
+    run: Callable[[asyncio.Event], Awaitable[None]]
+    close: Callable[[], Awaitable[None]]
+
+
+def _open_gateway(settings: Settings, clock: Clock, entropy: Entropy) -> Gateway | None:
+    if settings.object_storage == "off":
+        return None
+    from muster.objectstores.versity import Versity, how_to_get, keep_running, place_of, program
+
+    command = program(settings.cache)
+    if command is None:
+        raise BadSetting(f"--object-storage on needs versitygw: {how_to_get(settings.cache)}")
+    place = place_of(settings.home, settings.host, entropy)
+
+    async def run(stop: asyncio.Event) -> None:
+        await keep_running(command, place, settings.home, stop)
+
+    store = Versity(place, clock)
+    return Gateway(store, run, store.close)
 
 
 def _with_failpoint(store: Store, settings: Settings) -> Store:

@@ -166,6 +166,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     _number("credit_warning_hours", "24", "hours", 0, 87_600, "An account is told when its credit lasts no longer."),
     _number("event_retention_days", "90", "days", 1, 36_500, "How long the event log is kept."),
     Setting(
+        "object_storage",
+        "choice",
+        "off",
+        "Whether this server runs an S3 server (versitygw, in the cache's bin or on the PATH) for its accounts.",
+        choices=("off", "on"),
+    ),
+    Setting(
         "failpoint",
         "text",
         None,
@@ -209,6 +216,7 @@ class Settings:
     unfunded_grace_hours: int
     credit_warning_hours: int
     event_retention_days: int
+    object_storage: str
     failpoint: str | None
 
     @property

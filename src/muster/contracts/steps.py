@@ -39,6 +39,8 @@ class Step(StrEnum):
     BILLING_WRITE = "billing.write"
     BILLING_BOOK = "billing.book"
     BILLING_WISH = "billing.wish"
+    # object storage
+    OBJECTS_WRITE = "objects.write"
     # jobs
     JOB_WISH = "job.wish"
     JOB_RECORD = "job.record"

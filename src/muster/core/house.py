@@ -10,6 +10,7 @@ from muster.contracts.faults import FaultDesk
 from muster.contracts.issuers import IssuerCheck
 from muster.contracts.jobs import Archive, Workshop
 from muster.contracts.metering import listened
+from muster.contracts.objects import ObjectStore
 from muster.contracts.orchestrator import Orchestrator
 from muster.contracts.reconciler import Reconciler
 from muster.contracts.store import Store
@@ -35,6 +36,7 @@ from muster.core.hosts.service import HostService
 from muster.core.jobs.reconcile import JobReconciler
 from muster.core.jobs.service import JobService
 from muster.core.numbers import Numbers
+from muster.core.objects.service import ObjectService
 from muster.core.volumes.reconcile import VolumeReconciler
 from muster.core.volumes.service import VolumeService
 
@@ -63,6 +65,7 @@ class House:
     numbers: Numbers
     health: RemediationService
     jobs: JobService
+    objects: ObjectService
     billing: BillingService
     terms: Terms
     events: EventReader
@@ -83,6 +86,7 @@ def build_house(
     issuers: IssuerCheck | None = None,
     terms: Terms = Terms(),
     archive: Archive | None = None,
+    objects: ObjectStore | None = None,
 ) -> House:
     """Every room, furnished. A running server and a simulated history are built by these same lines."""
     store = listened(store, Meter(store, clock))
@@ -104,6 +108,7 @@ def build_house(
         numbers=Numbers(store),
         health=RemediationService(store, clock, entropy),
         jobs=JobService(store, clock, entropy, archive),
+        objects=ObjectService(store, clock, entropy, objects),
         billing=BillingService(store, clock, entropy),
         terms=terms,
         events=EventReader(store),

@@ -27,6 +27,7 @@ from muster.model.events import IdempotencyKey, Request
 from muster.model.health import Remediation
 from muster.model.hosts import Host, Lease
 from muster.model.jobs import Job
+from muster.model.objects import ObjectAccess
 from muster.model.volumes import Attachment, Volume
 
 
@@ -205,6 +206,7 @@ _DECLARED: Final = (
     _table(Contract, None, _index("contract_by_project", "project_id created_at id")),
     _table(Budget),
     _table(Funding),
+    _table(ObjectAccess),
     _table(IdempotencyKey, None, _index("idempotency_key_by_age", "created_at id")),
 )
 

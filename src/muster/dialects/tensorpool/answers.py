@@ -241,3 +241,26 @@ class Pull(Said, frozen=True, kw_only=True):
     download_map: dict[str, str]
     command: str | None
     command_show_stdout: bool
+
+
+class ObjectCredentials(Said, frozen=True, kw_only=True):
+    access_key_id: str
+    secret_access_key: str
+    endpoint: str
+    region: str
+
+
+class RcloneConfig(Said, frozen=True, kw_only=True):
+    rclone_config: str
+    remote_name: str
+
+
+class AwsConfig(Said, frozen=True, kw_only=True):
+    profile_name: str
+    credentials_file: str
+    config_file: str
+    endpoint: str
+
+
+class BucketList(Said, frozen=True, kw_only=True):
+    buckets: list[str]

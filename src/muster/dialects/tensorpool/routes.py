@@ -12,9 +12,10 @@ import msgspec
 
 from muster.contracts.http import Call, Handler, Reply, Route, SocketRoute
 from muster.core.house import House
-from muster.dialects.tensorpool import answers, objects, refusals, wire
+from muster.dialects.tensorpool import answers, refusals, wire
 from muster.dialects.tensorpool.clusters import Clusters
 from muster.dialects.tensorpool.jobs import Jobs
+from muster.dialects.tensorpool.objects import Objects
 from muster.dialects.tensorpool.openapi import build
 from muster.dialects.tensorpool.people import People
 from muster.dialects.tensorpool.requests import Requests
@@ -135,11 +136,20 @@ def job_rows(jobs: Jobs) -> Sequence[Row]:
     )
 
 
-def object_rows() -> Sequence[Row]:
-    return [
-        Row(method, path, objects.refused, "object-storage", "Object storage", 200, answers.Said)
-        for method, path in objects.PATHS
-    ]
+def object_rows(objects: Objects) -> Sequence[Row]:
+    tag, base, keys = "object-storage", "/object-storage", answers.ObjectCredentials
+    one = "{bucket_name}"
+    return (
+        Row("POST", f"{base}/enable", objects.enable, tag, "Switch it on", 200, keys),
+        Row("DELETE", f"{base}/disable", objects.disable, tag, "Switch it off", 200, answers.Said),
+        Row("GET", f"{base}/credentials", objects.credentials, tag, "The keys", 200, keys),
+        Row("POST", f"{base}/rotate-keys", objects.rotate, tag, "A new secret", 200, keys),
+        Row("GET", f"{base}/configure/rclone", objects.rclone, tag, "For rclone", 200, answers.RcloneConfig),
+        Row("GET", f"{base}/configure/aws", objects.aws, tag, "For AWS's tools", 200, answers.AwsConfig),
+        Row("GET", f"{base}/bucket/list", objects.buckets, tag, "Buckets", 200, answers.BucketList),
+        Row("PUT", f"{base}/bucket/create/{one}", objects.make_bucket, tag, "Make one", 201, answers.Said),
+        Row("DELETE", f"{base}/bucket/delete/{one}", objects.remove_bucket, tag, "Remove one", 204, answers.Said),
+    )
 
 
 class TensorPool:
@@ -154,7 +164,7 @@ class TensorPool:
             *storage_rows(Storage(house)),
             *people_rows(People(house)),
             *job_rows(jobs),
-            *object_rows(),
+            *object_rows(Objects(house)),
         )
         self._sockets = JobSockets(house).routes()
         self._page = msgspec.json.encode(build(rows))

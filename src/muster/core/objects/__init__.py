@@ -1,0 +1,1 @@
+"""Object storage: who may use it, and with which keys."""

@@ -1,0 +1,1 @@
+"""WHERE OBJECTS LIVE: S3 servers behind contracts/objects.py."""
