@@ -10,7 +10,7 @@ import itertools
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,6 @@ class Tenant:
     project_id: str
     home: Path
     wire: Wire
-    extra: dict[str, str] = field(default_factory=dict)
 
     def base_url(self, version: str) -> str:
         """As people set it: 3.x has /v1 in its paths, 2.x in its base."""

@@ -72,8 +72,9 @@ class Clusters:
     async def update(self, call: Call) -> Reply:
         id = call.params["cluster_id"]
         asked = read(call, wire.ClusterChange)
-        cluster = await self._clusters.cluster(call.actor, id)
-        await self._clusters.update(call.actor, id, update_cluster(asked.said, cluster.spec), note=asked.note)
+        await self._clusters.change(
+            call.actor, id, lambda view: update_cluster(asked.said, view.cluster.spec), note=asked.note
+        )
         return Reply(200, told(await self._document(call.actor, id)), headers=asked.headers)
 
     async def delete(self, call: Call) -> Reply:

@@ -31,9 +31,12 @@ class Legacy:
     async def update(self, call: Call) -> Reply:
         asked = read(call, wire.LegacyClusterChange)
         required(asked.said, "cluster_id")
-        cluster = await self._clusters.cluster(call.actor, asked.said.cluster_id or "")
-        command = legacy.update_cluster(asked.said, cluster.spec)
-        cluster = await self._clusters.update(call.actor, cluster.id, command, note=asked.note)
+        cluster = await self._clusters.change(
+            call.actor,
+            asked.said.cluster_id or "",
+            lambda view: legacy.update_cluster(asked.said, view.cluster.spec),
+            note=asked.note,
+        )
         return Reply(200, msgspec.json.encode(legacy.accepted(cluster)), headers=asked.headers)
 
     async def list(self, call: Call) -> Reply:
