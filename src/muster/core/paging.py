@@ -12,6 +12,7 @@ from muster.model.base import N
 
 PAGE_LIMIT_MAX = 1_000
 PAGE_LIMIT_DEFAULT = 100
+AT_MAX = (1 << 63) - 1
 
 
 class Page(NamedTuple, Generic[N]):
@@ -28,12 +29,16 @@ def read_cursor(cursor: str | None) -> tuple[int, str] | None:
     if not cursor:
         return None
     try:
-        at, id = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode().split(":", 1)
-        return int(at), id
+        said, id = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode().split(":", 1)
+        at = int(said)
+        # Beyond these no database could be asked.
+        if not 0 <= at <= AT_MAX or "\0" in id:
+            raise ValueError(cursor)
     except (ValueError, binascii.Error) as error:
         raise Invalid(
             "this cursor is not one of ours", field="cursor", hint="use next_cursor of the last page"
         ) from error
+    return at, id
 
 
 def page_limit(limit: int | None) -> int:
