@@ -139,7 +139,7 @@ def _write(path: Path, value: str) -> None:
 
 
 def _try_write(path: Path, value: str) -> None:
-    """For what a v2 parent may not have delegated: the limit is then missing, which `doctor` tells."""
+    """For what a v2 parent may not have delegated: the limit is then missing there."""
     try:
         _write(path, value)
     except OSError:

@@ -19,6 +19,7 @@ from muster.contracts.substrate import FabricWish, Fence, NodeWish, Power, Seen
 from muster.errors import DriverError
 from muster.hostd.machine import unfit
 from muster.hostd.rootfs import rootfs_path
+from muster.hostd.traces import Home, traces
 from muster.substrates.local import LocalSubstrate
 
 PATIENCE_SECONDS = 60.0
@@ -169,32 +170,4 @@ def node_wish(
 
 def residue(home: Path, home_id: str) -> list[str]:
     """Everything the kernel still holds for this home."""
-    found = [f"cgroup {path}" for path in Path("/sys/fs/cgroup").glob(f"**/muster-{home_id}")]
-    found += [f"directory /run/muster/{home_id}"] if Path(f"/run/muster/{home_id}").exists() else []
-    marks = (f"/run/muster/{home_id}", str(home))
-    for file in Path("/run/muster/ids").glob("*"):
-        if file.read_text().startswith(home_id):
-            found.append(f"uid range {file.name}")
-    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
-        if any(mark in backing.read_text() for mark in marks):
-            found.append(f"loop device {backing.parts[3]}")
-    found += [f"link {link.name}" for link in Path("/sys/class/net").glob("v-*")]
-    return found + _processes(home_id, marks)
-
-
-def _processes(home_id: str, marks: Sequence[str]) -> list[str]:
-    found = []
-    for directory in Path("/proc").glob("[0-9]*"):
-        if int(directory.name) == os.getpid():
-            continue
-        try:
-            environment, mounts = (directory / "environ").read_bytes(), (directory / "mountinfo").read_text()
-            cgroups, command = (directory / "cgroup").read_text(), (directory / "cmdline").read_bytes()
-        except OSError:
-            continue
-        words = command.replace(b"\0", b" ").decode(errors="replace")[:80]
-        if f"muster-{home_id}" in cgroups or f"MUSTER_FABRIC={home_id}".encode() in environment:
-            found.append(f"process {directory.name}: {words}")
-        elif any(mark in mounts for mark in marks):
-            found.append(f"mount seen by {directory.name}: {words}")
-    return found
+    return [str(trace) for trace in traces(Home(home, home_id))]
