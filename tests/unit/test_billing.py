@@ -39,7 +39,7 @@ from muster.model.billing import (
     account_book,
 )
 from muster.model.catalog import Price
-from muster.model.clusters import Cluster, ClusterSpec, ClusterStatus, ClusterType, Moved, Node, NodeRole
+from muster.model.clusters import Billing, Cluster, ClusterSpec, ClusterStatus, ClusterType, Moved, Node, NodeRole
 from muster.model.phases import NodePhase, Phase, VolumePhase
 from muster.model.volumes import Volume
 from muster.store.sqlite import SqliteStore
@@ -135,11 +135,14 @@ class Desk:
         return moved
 
     async def ready(self, id: str = "c", **more: object) -> Cluster:
-        cluster = await self.cluster(id, **more)  # type: ignore[arg-type]
+        await self.cluster(id, **more)  # type: ignore[arg-type]
+        return await self.serve(id)
+
+    async def serve(self, id: str) -> Cluster:
         self.clock.advance(60)
         await self.nodes_to(id, NodePhase.BOOTING, NodePhase.JOINING, NodePhase.RUNNING)
         path = (Phase.STORAGE, Phase.CONTROL, Phase.WORKERS, Phase.DRIVERS, Phase.TESTING, Phase.READY)
-        return await self.move(cluster.id, *path)
+        return await self.move(id, *path)
 
     async def volume(self, gib: int = 10) -> Volume:
         now = self.clock.now()
@@ -490,19 +493,25 @@ def test_what_ran_on_while_nobody_could_stop_it_is_the_operators(desk: Desk) -> 
     asyncio.run(story())
 
 
-def test_reserved_clusters_run_on_and_are_not_metered(desk: Desk) -> None:
+def test_a_reserved_cluster_runs_on_and_only_what_is_above_it_is_charged(desk: Desk) -> None:
     async def story() -> None:
         await desk.service.top_up(SYSTEM, "a", NODE_HOUR)
-        await desk.ready(workers=1)
-        reserved = await desk.ready("r", workers=1)
-        spec = replace(reserved.spec, billing="reserved")
+        reserved = await desk.cluster("r", workers=3)
+        spec = replace(reserved.spec, billing=Billing.RESERVED, reserved_workers=2)
         await desk.store.apply(Batch(Step.CLUSTER_WISH, [Replace(changed(reserved, spec=spec))]))
-        await desk.move("r", Phase.DEGRADED)  # the next move is metered as it is billed
-        desk.clock.advance(2 * 3600)
+        await desk.serve("r")
+        serving = {u.billing: u.quantity for u in await desk.usages("r", usage_class="serving")}
+        assert serving == {"reserved": 2, "on_demand": 1}
+        desk.clock.advance(3600)
+        assert await desk.available() == 0
         await desk.settle()
-        clusters = {c.id: c.spec.unfunded_since for c in await desk.raw.find(Find(Cluster))}
-        assert clusters["c"] is not None
-        assert clusters["r"] is None
+        cluster = await desk.raw.get(Cluster, "r")
+        assert cluster is not None
+        assert (cluster.spec.unfunded_since, cluster.spec.workers) == (None, 2)
+        await desk.nodes_to("r", NodePhase.LEAVING, only="r-2")
+        desk.clock.advance(3600)
+        assert await desk.available() == 0, "the rest is paid for"
+        await desk.holds()
 
     asyncio.run(story())
 

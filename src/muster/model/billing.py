@@ -41,7 +41,7 @@ class UsageClass(StrEnum):
 
 class Usage(Noun, frozen=True, kw_only=True):
     """An interval: so much of an item, held in one class, from one instant to another. At most one is open per
-    resource and class; it is opened and closed in the batch of the phase or lease that it follows."""
+    resource, class and billing type; it is opened and closed in the batch of the phase or lease that it follows."""
 
     account_id: str
     project_id: str
@@ -55,7 +55,7 @@ class Usage(Noun, frozen=True, kw_only=True):
     quantity: int  # nodes, or GiB
     opened_at: Instant
     closed_at: Instant | None = None
-    open_key: str | None  # resource and class while it is open
+    open_key: str | None  # resource, class and billing type while it is open
     booked_until: Instant
     booked_micro: int = 0
     bookings: int = 0

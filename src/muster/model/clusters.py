@@ -113,6 +113,7 @@ class ClusterSpec(Part, frozen=True, kw_only=True):
     image_id: str
     single_node: bool = False  # one instance whose controller is the node itself
     billing: Billing = Billing.ON_DEMAND
+    reserved_workers: int | None = None  # so many are paid for by its contract, the rest on demand; None = all
     ends_at: Instant | None = None
     failover: bool = False  # replace a dead worker without asking
     paused: bool = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from muster.contracts.clock import Clock
 from muster.contracts.store import Batch, Find, Insert, Op, Replace, Store, Wake
@@ -24,31 +24,39 @@ from muster.model.volumes import Volume
 
 KIND: Final = "billing"
 VOLUME_ITEM: Final = "volume"
+ON_DEMAND: Final = "on_demand"
 RECKON_AFTER: Final = 2 * SECOND
 """How soon after a change an account's end of credit is reckoned anew: many changes become one reckoning."""
 
-Levels = Mapping[UsageClass, int]
+Level: TypeAlias = tuple[UsageClass, str]
+"""A class, and how it is billed."""
+Levels: TypeAlias = Mapping[Level, int]
 
 
 class Held(NamedTuple):
-    """Whose usage it is, and how much there is in each class."""
+    """Whose usage it is, and how much there is on each level."""
 
     owner: Cluster | Volume
     item: str
-    billing: str
     levels: Levels
     at: Instant
 
 
 def cluster_levels(cluster: Cluster, nodes: Iterable[Node]) -> Levels:
     """How many workers of a cluster are in each class. Controllers and logins are never billed."""
+    spec = cluster.spec
     if cluster.phase in STOPPED:
-        return {UsageClass.PAUSED: cluster.spec.workers}
-    levels: dict[UsageClass, int] = {}
+        return {(UsageClass.PAUSED, spec.billing): spec.workers}
+    classes: dict[UsageClass, int] = {}
     for node in nodes:
         if node.role is NodeRole.WORKER and node.phase is not NodePhase.GONE:
             its = _node_class(cluster.phase, node.phase)
-            levels[its] = levels.get(its, 0) + 1
+            classes[its] = classes.get(its, 0) + 1
+    levels: dict[Level, int] = {(its, str(spec.billing)): n for its, n in classes.items()}
+    serving = classes.get(UsageClass.SERVING, 0)
+    if spec.reserved_workers is not None and serving > spec.reserved_workers:
+        levels[UsageClass.SERVING, spec.billing] = spec.reserved_workers
+        levels[UsageClass.SERVING, ON_DEMAND] = serving - spec.reserved_workers
     return levels
 
 
@@ -71,13 +79,13 @@ _SERVING_CLASS: Final = {
 def volume_levels(volume: Volume) -> Levels:
     match volume.phase:
         case VolumePhase.PROVISIONING:
-            return {UsageClass.PROVISIONING: volume.size_gib}
+            return {(UsageClass.PROVISIONING, ON_DEMAND): volume.size_gib}
         case VolumePhase.AVAILABLE if volume.unfunded_since is not None:
-            return {UsageClass.PAUSED: volume.actual_gib}
+            return {(UsageClass.PAUSED, ON_DEMAND): volume.actual_gib}
         case VolumePhase.AVAILABLE:
-            return {UsageClass.SERVING: volume.actual_gib}
+            return {(UsageClass.SERVING, ON_DEMAND): volume.actual_gib}
         case VolumePhase.FAILED:
-            return {UsageClass.FAILED: volume.size_gib}
+            return {(UsageClass.FAILED, ON_DEMAND): volume.size_gib}
         case _:
             return {}
 
@@ -122,7 +130,7 @@ _FOLLOWED: Final = frozenset({Cluster, Node, Volume, Price})
 
 
 def _held(cluster: Cluster, nodes: Iterable[Node], at: Instant) -> Held:
-    return Held(cluster, cluster.spec.instance_type, cluster.spec.billing, cluster_levels(cluster, nodes), at)
+    return Held(cluster, cluster.spec.instance_type, cluster_levels(cluster, nodes), at)
 
 
 def _first(cluster: Cluster, nodes: Iterable[Node]) -> list[Op]:
@@ -175,7 +183,7 @@ class Meter:
     async def _volume(self, op: Insert | Replace) -> Sequence[Op]:
         volume = op.noun
         assert isinstance(volume, Volume)
-        held = Held(volume, VOLUME_ITEM, "on_demand", volume_levels(volume), volume.updated_at)
+        held = Held(volume, VOLUME_ITEM, volume_levels(volume), volume.updated_at)
         return await self._follow(held, "volume", fresh=type(op) is Insert)
 
     async def _follow(self, held: Held, kind: str, *, fresh: bool) -> Sequence[Op]:
@@ -183,7 +191,7 @@ class Meter:
         known = [] if fresh else await open_usages(self._store, held.owner.id)
         same = [usage for usage in known if _unchanged(usage, held)]
         over = [usage for usage in known if usage not in same]
-        kept = {usage.usage_class for usage in same}
+        kept = {(usage.usage_class, usage.billing) for usage in same}
         begun = [_opened(held, kind, its, n) for its, n in held.levels.items() if n > 0 and its not in kept]
         prices = await self._prices(held) if any(usage.charged for usage in over) else PriceBook(())
         now = self._clock.now()
@@ -204,17 +212,14 @@ async def open_usages(store: Store, resource_id: str) -> list[Usage]:
 
 
 def _unchanged(usage: Usage, held: Held) -> bool:
-    return held.levels.get(usage.usage_class) == usage.quantity and (usage.item, usage.billing) == (
-        held.item,
-        held.billing,
-    )
+    return usage.item == held.item and held.levels.get((usage.usage_class, usage.billing)) == usage.quantity
 
 
-def _opened(held: Held, kind: str, usage_class: UsageClass, quantity: int) -> Usage:
+def _opened(held: Held, kind: str, level: Level, quantity: int) -> Usage:
     """The id is the resource's and its version's: the same batch twice cannot open two."""
-    owner = held.owner
+    owner, (usage_class, billing) = held.owner, level
     return Usage(
-        id=f"{owner.id}.{owner.version}.{usage_class}",
+        id=f"{owner.id}.{owner.version}.{usage_class}.{billing}",
         account_id=owner.account_id,
         project_id=owner.project_id,
         kind=kind,
@@ -222,10 +227,10 @@ def _opened(held: Held, kind: str, usage_class: UsageClass, quantity: int) -> Us
         resource_name=owner.name,
         item=held.item,
         region=owner.region,
-        billing=held.billing,
+        billing=billing,
         usage_class=usage_class,
         quantity=quantity,
         opened_at=held.at,
-        open_key=f"{owner.id}.{usage_class}",
+        open_key=f"{owner.id}.{usage_class}.{billing}",
         booked_until=held.at,
     )

@@ -161,7 +161,7 @@ def _overrun(ward: Ward, funds: Funds) -> int:
 def _stop_and_start(ward: Ward, now: Instant) -> Stop | Start | None:
     unfunded = ward.funding is not None and ward.funding.state is FundingState.UNFUNDED
     over = {id for id, budget in ward.budgets.items() if ward.spent.get(id, 0) >= budget.monthly_micro}
-    stop = [c for c in ward.clusters if _metered(c) and (unfunded or c.project_id in over) and _runs(c)]
+    stop = [c for c in ward.clusters if (unfunded or c.project_id in over) and (_runs(c) or surplus(c))]
     shut = [v for v in ward.volumes if unfunded and v.unfunded_since is None and _kept(v)]
     if stop or shut:
         because = "its account has no credit left" if unfunded else "its project has spent its budget"
@@ -175,17 +175,23 @@ def _stop_and_start(ward: Ward, now: Instant) -> Stop | Start | None:
     return Start(start[:STEP_MOST], reopen[:STEP_MOST]) if start or reopen else None
 
 
-def _metered(cluster: Cluster) -> bool:
-    return cluster.spec.billing in METERED
-
-
 def _runs(cluster: Cluster) -> bool:
-    """A paused cluster costs nothing, and is not resumed without credit."""
-    return cluster.spec.unfunded_since is None and not cluster.spec.paused
+    """A paused cluster costs nothing, and is not resumed without credit; a reserved one is paid for."""
+    spec = cluster.spec
+    return spec.billing in METERED and spec.unfunded_since is None and not spec.paused
+
+
+def surplus(cluster: Cluster) -> int:
+    """Workers beyond those that a contract pays for."""
+    spec = cluster.spec
+    if spec.billing in METERED or spec.reserved_workers is None:
+        return 0
+    return max(0, spec.workers - spec.reserved_workers)
 
 
 def _kept(volume: Volume) -> bool:
-    return volume.phase is VolumePhase.AVAILABLE and volume.delete_wished_at is None
+    """One that is to be deleted costs money too, as long as a cluster has it mounted."""
+    return volume.phase is VolumePhase.AVAILABLE
 
 
 def _end(ward: Ward, terms: Terms, now: Instant) -> End | None:
@@ -194,7 +200,9 @@ def _end(ward: Ward, terms: Terms, now: Instant) -> End | None:
         return None
     over = ward.funding.since + terms.grace_ms
     clusters = [c for c in ward.clusters if _since(c.spec.unfunded_since, terms, now) and now >= over]
-    volumes = [v for v in ward.volumes if _since(v.unfunded_since, terms, now) and _kept(v) and now >= over]
+    volumes = [
+        v for v in ward.volumes if _since(v.unfunded_since, terms, now) and now >= over and v.delete_wished_at is None
+    ]
     return End(clusters[:STEP_MOST], volumes[:STEP_MOST]) if clusters or volumes else None
 
 

@@ -97,7 +97,7 @@ class BillingReconciler:
             prices=ward.prices,
             funding=ward.funding,
             clusters=living,
-            volumes=[volume for volume in volumes if volume.delete_wished_at is None],
+            volumes=volumes,
             budgets=budgets,
             spent=spent,
         )
@@ -173,8 +173,7 @@ class BillingReconciler:
         ops: list[Op] = []
         events: list[Event] = []
         for cluster in clusters:
-            spec = replace(cluster.spec, unfunded_since=since)
-            ops += (Replace(changed(cluster, spec=spec, updated_at=turn.now)), Wake("cluster", cluster.id, turn.now))
+            ops += (Replace(_marked(cluster, since, turn.now)), Wake("cluster", cluster.id, turn.now))
             events.append(self._event("cluster", what, cluster, because, turn.now))
         for volume in volumes:
             ops.append(Replace(changed(volume, unfunded_since=since, updated_at=turn.now)))
@@ -221,3 +220,12 @@ class BillingReconciler:
 
     async def _apply(self, step: Step, turn: Turn, ops: Sequence[Op], events: Sequence[Event]) -> None:
         await self._store.apply(Batch(step, ops, events, fence=turn.claim))
+
+
+def _marked(cluster: Cluster, since: Instant | None, now: Instant) -> Cluster:
+    """Stopped, or no longer so. A reserved cluster runs on, as large as its contract pays for."""
+    spec = cluster.spec
+    if planning.surplus(cluster):
+        shrunk = replace(spec, workers=spec.reserved_workers)
+        return changed(cluster, spec=shrunk, generation=cluster.generation + 1, updated_at=now)
+    return changed(cluster, spec=replace(spec, unfunded_since=since), updated_at=now)

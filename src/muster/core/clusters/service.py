@@ -49,7 +49,7 @@ from muster.errors import (
 )
 from muster.model.accounts import Actor
 from muster.model.base import changed
-from muster.model.clusters import AccessFacts, Cluster, ClusterSpec, Node, NodeRole
+from muster.model.clusters import AccessFacts, Billing, Cluster, ClusterSpec, Node, NodeRole
 from muster.model.phases import SERVING, NodePhase, Phase
 
 TARGETS_MAX = 1_000
@@ -175,7 +175,8 @@ class ClusterService(Views):
         """Quota, then balance, for so many more workers; what guards them in the batch."""
         project = await self._seating.project(cluster.project_id)
         guard = await self._seating.quota_guard(project, workers * gpus)
-        await self._purse.require(project, [Want(spec.instance_type, spec.region, workers, spec.billing)])
+        billing = spec.billing if spec.reserved_workers is None else Billing.ON_DEMAND
+        await self._purse.require(project, [Want(spec.instance_type, spec.region, workers, billing)])
         return guard
 
     async def _seat_and_wish(

@@ -339,7 +339,7 @@ def soaring(prices: Sequence[Price], now: Instant) -> list[Price]:
     """What was cheap enough for a day is not for an hour: credit ends within a history, and a price changes in it."""
     later = now + 12 * MINUTE
     metered = [price for price in prices if price.region == REGION and price.billing == "on_demand"]
-    return [replace(p, id=f"{p.id}-soared", number=0, micro=p.micro * 150, valid_from=later) for p in metered]
+    return [replace(p, id=f"{p.id}-soared", number=0, micro=p.micro * 400, valid_from=later) for p in metered]
 
 
 def cluster_bytes(view: ClusterView) -> bytes:
