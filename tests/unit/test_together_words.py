@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-import muster.core.clusters.reconcile
+import muster.core.clusters.conditions
 from muster.contracts.http import Call, WrongMethod
 from muster.dialects.together import answers, document, refusals, wire, words
 from muster.dialects.together.fields import ANSWERS, NEVER_SENT, REQUESTS, Kind, Section
@@ -43,7 +43,7 @@ def test_every_word_of_ours_has_one_of_theirs(table: dict[Any, str], enum: Any) 
 
 
 def test_every_condition_the_reconciler_writes_has_a_word() -> None:
-    source = Path(muster.core.clusters.reconcile.__file__).read_text()
+    source = Path(muster.core.clusters.conditions.__file__).read_text()
     written = set(re.findall(r'holds\["(\w+)"\]', source))
     assert written
     assert written <= set(words.CONDITION)

@@ -63,6 +63,10 @@ def body_from(file: str | None) -> Thing:
 @click.option("--security-group", "groups", multiple=True, help="By name or id; may be repeated.")
 @click.option("--reserved-ip", help="An address of yours, by id.")
 @click.option("--ends-at", help="When it may end by itself, as 2026-05-01T12:00:00Z.")
+@click.option("--starts-at", help="When it is to be ready, as 2026-05-01T12:00:00Z; needs --ends-at.")
+@click.option("--days", "duration_days", type=float, help="Reserve it for so many days from its being ready.")
+@click.option("--quote", "quote_id", help="A quote or reservation to draw from, by id.")
+@click.option("--queue", is_flag=True, help="When it is not free now, wait for it.")
 @click.option("--single-node", is_flag=True, help="One instance that is its own controller.")
 @click.option("--failover", is_flag=True, help="Replace dead workers without asking.")
 @click.option("--protect", is_flag=True, help="Refuse deletion until unprotected.")
@@ -92,6 +96,11 @@ def body(session: Session, name: str, flags: dict[str, Any]) -> Thing:
         "region": flags["region"],
         "image_id": flags["image_id"],
         "ends_at": flags["ends_at"],
+        "starts_at": flags["starts_at"],
+        "duration_days": flags["duration_days"],
+        "billing": billing_of(flags),
+        "quote_id": flags["quote_id"],
+        "queue": flags["queue"] or None,
         "reserved_ip_id": flags["reserved_ip"],
         "project_id": project_id(session, flags["project"]),
         "single_node": flags["single_node"] or None,
@@ -105,6 +114,13 @@ def body(session: Session, name: str, flags: dict[str, Any]) -> Thing:
     default = {"type": "slurm", "gpus": 8, "gpu_type": "H100_SXM"}
     given = {field: value for field, value in said.items() if value is not None}
     return with_node_size({**default, **body_from(flags["file"]), **given, "name": name})
+
+
+def billing_of(flags: dict[str, Any]) -> str | None:
+    """What the words about time mean; nothing said is on demand."""
+    if flags["starts_at"]:
+        return "scheduled"
+    return "reserved" if flags["duration_days"] else None
 
 
 def with_node_size(wish: Thing) -> Thing:

@@ -32,6 +32,10 @@ class Step(StrEnum):
     NODES_RECORD = "nodes.record"
     NODES_FREE = "nodes.free"
     CLUSTER_GONE = "cluster.gone"
+    # capacity in time
+    CALENDAR_WRITE = "calendar.write"
+    RESERVATION_ACCEPT = "reservation.accept"
+    RESERVATION_RECORD = "reservation.record"
     # health
     REMEDIATION_WISH = "remediation.wish"
     REMEDIATION_RECORD = "remediation.record"

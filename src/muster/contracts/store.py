@@ -48,7 +48,8 @@ class Head(NamedTuple):
 class Insert:
     """A new row. `number` fields of 0 are given the next integer of that noun by the store.
 
-    Inserting a `Lease` also takes its slots and appends to the capacity log.
+    Inserting a `Lease` also takes its slots and appends to the capacity log. Inserting a `Booking` also counts its
+    hosts in every hour it touches; an hour over its line's `reservable` refuses the batch (rule `calendar_cell`).
     """
 
     noun: Noun
@@ -58,7 +59,7 @@ class Insert:
 class Replace:
     """The next value of a row: `noun.version` must be one above what is stored.
 
-    Replacing a `Host` also appends to the capacity log.
+    Replacing a `Host` or a `Lease` also appends to the capacity log. A lease's slots and a booking's hours stay.
     """
 
     noun: Noun
@@ -68,7 +69,7 @@ class Replace:
 class Remove:
     """Delete a row. `version` None means whatever is there; otherwise it must match. An absent row is refused.
 
-    Removing a `Lease` also gives its slots back and appends to the capacity log.
+    Removing a `Lease` also gives its slots back and appends to the capacity log; removing a `Booking` its hours.
     """
 
     noun: type[Noun]
@@ -124,12 +125,16 @@ class Find(Generic[N]):
 
 
 class CapacityChange(NamedTuple):
-    """A line of the capacity log. `taken` and `freed` are slot masks; both 0 means: read the host again."""
+    """A line of the capacity log. `taken` and `freed` are slot masks; both 0 means: read the host again.
+
+    `ends_at` is when what was taken will be given back, if that is known; a later line may say it anew.
+    """
 
     seq: int
     host_id: str
     taken: int
     freed: int
+    ends_at: Instant | None = None
 
 
 class Store(Protocol):

@@ -24,6 +24,8 @@ from muster.core.billing.plan import Terms
 from muster.core.billing.purse import HousePurse
 from muster.core.billing.reconcile import BillingReconciler
 from muster.core.billing.service import BillingService
+from muster.core.capacity.reconcile import ReservationReconciler
+from muster.core.capacity.reservations import Reservations
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
 from muster.core.clusters.reconcile import ClusterReconciler
@@ -58,6 +60,7 @@ class House:
     catalog: CatalogService
     hosts: HostService
     capacity: Capacity
+    reservations: Reservations
     access: AccessService
     volumes: VolumeService
     clusters: ClusterService
@@ -101,6 +104,7 @@ def build_house(
         catalog=catalog,
         hosts=HostService(store, clock, entropy, fleet.substrate),
         capacity=capacity,
+        reservations=Reservations(store, clock, entropy, catalog, capacity),
         access=AccessService(store, clock, entropy, pools),
         volumes=VolumeService(store, clock, entropy, catalog, purse),
         clusters=ClusterService(store, clock, entropy, catalog, capacity, orchestrator, issuers, purse),
@@ -130,6 +134,7 @@ def reconcilers_of(
         ),
         HealthReconciler(house.store, house.clock, house.entropy),
         BillingReconciler(house.store, house.clock, house.entropy, house.terms),
+        ReservationReconciler(house.store, house.clock, house.reservations),
     ]
 
 

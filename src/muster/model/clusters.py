@@ -114,7 +114,10 @@ class ClusterSpec(Part, frozen=True, kw_only=True):
     single_node: bool = False  # one instance whose controller is the node itself
     billing: Billing = Billing.ON_DEMAND
     reserved_workers: int | None = None  # so many are paid for by its contract, the rest on demand; None = all
+    starts_at: Instant | None = None  # of a scheduled one: when it is to be ready
+    begins_at: Instant | None = None  # when its provisioning begins, ahead of its start
     ends_at: Instant | None = None
+    duration_ms: Instant | None = None  # of a reserved one: so long from its first being ready
     failover: bool = False  # replace a dead worker without asking
     paused: bool = False
     unfunded_since: Instant | None = None  # its account or project cannot pay for it: billing's wish, not the owner's
@@ -197,6 +200,14 @@ class Cluster(Noun, frozen=True, kw_only=True):
     created_by: str = ""
     created_at: Instant
     updated_at: Instant
+
+    @property
+    def ends_at(self) -> Instant | None:
+        """When its term ends by itself, as far as that is known: a duration counts from its first being ready."""
+        ready_at = self.status.first_ready_at
+        if self.spec.ends_at is not None or self.spec.duration_ms is None or ready_at is None:
+            return self.spec.ends_at
+        return ready_at + self.spec.duration_ms
 
     def advance(self, phase: Phase, *, because: str, at: Instant) -> Cluster:
         """The cluster in its next phase, the move written into its history; an illegal move is our bug."""

@@ -54,3 +54,4 @@ class Lease(Noun, frozen=True, kw_only=True):
     project_id: str
     generation: int = 1
     taken_at: Instant
+    ends_at: Instant | None = None  # when it will be given back, if that is known

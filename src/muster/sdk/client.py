@@ -20,7 +20,18 @@ import httpx
 from muster.contracts.clock import Clock, Entropy
 from muster.sdk.billing import Billing
 from muster.sdk.errors import Unreachable
-from muster.sdk.nouns import Creatable, Deletable, Faults, Hosts, Listing, Patchable, Readable, SecurityGroups, Thing
+from muster.sdk.nouns import (
+    Creatable,
+    Deletable,
+    Faults,
+    Hosts,
+    Listing,
+    Patchable,
+    Readable,
+    Reservations,
+    SecurityGroups,
+    Thing,
+)
 from muster.sdk.resting import Clusters, Volumes, Waitable, cluster_rests, request_rests, volume_rests
 from muster.sdk.transport import Transport
 
@@ -58,6 +69,9 @@ class Client:
         self.ssh_keys = Deletable(wire, "/ssh-keys", "ssh key")
         self.security_groups = SecurityGroups(wire, "/security-groups", "security group")
         self.reserved_ips = Deletable(wire, "/reserved-ips", "reserved ip")
+        self.quotes = Deletable(wire, "/quotes", "quote")
+        self.reservations = Reservations(wire, "/reservations", "reservation")
+        self.calendar_lines = Patchable(wire, "/calendar-lines", "calendar line")
         self.requests = Waitable(wire, "/requests", "request", request_rests, clock)
         self.events = Readable(wire, "/events", "event")
         self.faults = Faults(wire, "/faults", "fault")
@@ -79,6 +93,11 @@ class Client:
 
     def capacity(self) -> list[Thing]:
         items: list[Thing] = self._get("/capacity")["items"]
+        return items
+
+    def availability(self, **asked: Any) -> list[Thing]:
+        """What could be had, day by day: region, gpu_type, days."""
+        items: list[Thing] = self._transport.call("GET", "/availability", query=asked).json()["items"]
         return items
 
     def fleet(self) -> Thing:

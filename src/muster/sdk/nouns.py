@@ -81,6 +81,10 @@ class Patchable(Creatable):
         return answer
 
 
+class Reservations(Deletable, Patchable):
+    """Made, given another end, cancelled."""
+
+
 class SecurityGroups(Deletable):
     def set_rules(self, id: str, *, name: str, rules: list[Thing], if_version: int | None = None) -> Thing:
         body = {"name": name, "rules": rules}

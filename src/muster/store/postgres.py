@@ -167,7 +167,7 @@ class PostgresStore:
         return int(await self._value("SELECT coalesce(max(seq), 0) FROM event"))
 
     async def capacity_log(self, after: int, limit: int) -> list[CapacityChange]:
-        sql = "SELECT seq, host_id, taken, freed FROM capacity_log WHERE seq > $1 ORDER BY seq LIMIT $2"
+        sql = "SELECT seq, host_id, taken, freed, ends_at FROM capacity_log WHERE seq > $1 ORDER BY seq LIMIT $2"
         return [CapacityChange(*row) for row in await self._rows(sql, after, limit)]
 
     async def capacity_seq(self) -> int:

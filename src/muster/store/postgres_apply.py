@@ -15,11 +15,12 @@ import msgspec
 
 from muster.contracts.store import Batch, Claim, Expect, Insert, Op, Remove, Replace, Wake
 from muster.errors import FenceLost, StoreError, UniqueViolation, VersionMismatch
-from muster.model.base import Noun
+from muster.model.base import HOUR, Instant, Noun
+from muster.model.capacity import Booking
 from muster.model.events import Event
 from muster.model.hosts import Host, Lease
 from muster.store.rows import Rows, rows_of, table_rows
-from muster.store.schema import SLOT_RULE, SLOTS_MAX, TABLES, Table
+from muster.store.schema import CELL_RULE, FIXED, SLOT_RULE, SLOTS_MAX, TABLES, Table
 
 _EVENTS: Final = rows_of(Event)
 _EVENT_FIELDS: Final = "at, kind, resource_id, type, account_id, project_id, actor, cause, message, data"
@@ -53,8 +54,7 @@ def _sql(table: Table) -> _Sql:
     names = table.names
     values = ", ".join(_number(table) if name == "number" else name for name in names)
     updated = ", ".join(name for name in names if name not in ("id", "number"))
-    # A lease's slots are exploded at insert: a replacement that moved them would be a lie.
-    fixed = " AND old.host_id = new.host_id AND old.slots = new.slots" if table.noun is Lease else ""
+    fixed = "".join(f" AND old.{name} = new.{name}" for name in FIXED.get(table.noun, ()))
     news = ", ".join(f"new.{name}" for name in names if name not in ("id", "number"))
     return _Sql(
         table,
@@ -75,8 +75,24 @@ _TAKE_SLOTS = (
     " WHERE slots >> slot & 1 = 1"
 )
 _LOG = (
-    "INSERT INTO capacity_log (host_id, taken, freed)"
-    " SELECT host_id, taken, freed FROM jsonb_populate_recordset(null::capacity_log, $1)"
+    "INSERT INTO capacity_log (host_id, taken, freed, ends_at)"
+    " SELECT host_id, taken, freed, ends_at FROM jsonb_populate_recordset(null::capacity_log, $1)"
+)
+_TAKE_CELLS = (
+    "INSERT INTO calendar_cell (line_id, at, used) SELECT line_id, at, hosts"
+    f" FROM jsonb_populate_record(null::booking, $1), generate_series(from_at, until_at - 1, {HOUR}) AS at"
+    " ON CONFLICT (line_id, at) DO UPDATE SET used = calendar_cell.used + excluded.used"
+)
+_NOT_OVER = (
+    "SELECT 1 FROM jsonb_populate_record(null::booking, $1) AS new JOIN calendar_line AS line ON line.id = line_id"
+    " WHERE NOT EXISTS (SELECT 1 FROM calendar_cell AS cell WHERE cell.line_id = new.line_id"
+    " AND cell.at >= new.from_at AND cell.at < new.until_at AND cell.used > line.reservable)"
+)
+_GIVE_CELLS = (
+    "WITH gone AS (DELETE FROM booking WHERE id = $1 ->> 'key'{guard} RETURNING line_id, hosts, from_at, until_at),"
+    " given AS (UPDATE calendar_cell AS cell SET used = used - hosts FROM gone"
+    " WHERE cell.line_id = gone.line_id AND at >= from_at AND at < until_at)"
+    " SELECT 1 FROM gone"
 )
 _FREE = (
     "WITH gone AS (DELETE FROM lease WHERE id = $1 ->> 'key'{guard} RETURNING id, host_id, slots),"
@@ -116,13 +132,17 @@ def _insert(noun: type[Noun], nouns: list[Noun]) -> Iterator[Statement]:
     if noun is Lease:
         leases = [one for one in nouns if isinstance(one, Lease)]
         yield Statement(_TAKE_SLOTS, rows, _count_slots(leases))
-        yield _logged([(one.host_id, one.slots, 0) for one in leases])
+        yield _logged([(one.host_id, one.slots, one.ends_at) for one in leases])
+    elif noun is Booking:
+        for row in rows:
+            yield Statement(_TAKE_CELLS, row, len(range(row["from_at"], row["until_at"], HOUR)))
+            yield Statement(_NOT_OVER, row, 1, f"unique {CELL_RULE}")
     elif noun is Host:
-        yield _logged([(one.id, 0, 0) for one in nouns])
+        yield _logged([(one.id, 0, None) for one in nouns])
 
 
-def _logged(changes: list[tuple[str, int, int]]) -> Statement:
-    rows = [{"host_id": host_id, "taken": taken, "freed": freed} for host_id, taken, freed in changes]
+def _logged(changes: list[tuple[str, int, Instant | None]]) -> Statement:
+    rows = [{"host_id": host_id, "taken": taken, "freed": 0, "ends_at": end} for host_id, taken, end in changes]
     return Statement(_LOG, rows, len(rows))
 
 
@@ -130,16 +150,19 @@ def _replace(op: Replace) -> Iterator[Statement]:
     sql = _SQL[type(op.noun)]
     yield Statement(sql.update, sql.rows.named(op.noun), 1, f"version {sql.table.name} {op.noun.id}")
     if isinstance(op.noun, Host):
-        yield _logged([(op.noun.id, 0, 0)])
+        yield _logged([(op.noun.id, 0, None)])
+    elif isinstance(op.noun, Lease):
+        yield _logged([(op.noun.host_id, op.noun.slots, op.noun.ends_at)])
 
 
 def _remove(op: Remove) -> Iterator[Statement]:
     table = TABLES[op.noun].name
     guard = "" if op.version is None else " AND version = ($1 ->> 'version')::bigint"
-    text = _FREE.format(guard=guard) if op.noun is Lease else f"DELETE FROM {table} WHERE id = $1 ->> 'key'{guard}"
+    plainly = f"DELETE FROM {table} WHERE id = $1 ->> 'key'{{guard}}"
+    text = {Lease: _FREE, Booking: _GIVE_CELLS}.get(op.noun, plainly).format(guard=guard)
     yield Statement(text, {"key": op.key, "version": op.version}, 1, f"version {table} {op.key}")
     if op.noun is Host:
-        yield _logged([(op.key, 0, 0)])
+        yield _logged([(op.key, 0, None)])
 
 
 def _expect(op: Expect) -> Iterator[Statement]:

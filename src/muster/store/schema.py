@@ -21,6 +21,7 @@ from muster.model.access import ReservedIp, SecurityGroup, SshKey
 from muster.model.accounts import Account, ApiKey, Member, Project
 from muster.model.base import Noun
 from muster.model.billing import Book, Budget, Contract, Funding, LedgerEntry, Usage
+from muster.model.capacity import Booking, CalendarLine, Reservation
 from muster.model.catalog import GpuType, Image, InstanceType, Price, Region
 from muster.model.clusters import Cluster, Node
 from muster.model.events import IdempotencyKey, Request
@@ -141,6 +142,15 @@ _DECLARED: Final = (
         None,
         _index("lease_by_cluster", "cluster_id"),
         _index("lease_by_host", "host_id"),
+        _index("lease_by_end", "ends_at id", "ends_at IS NOT NULL"),
+    ),
+    _table(CalendarLine),
+    _table(Booking, None, _index("booking_by_line", "line_id id")),
+    _table(
+        Reservation,
+        {"reservation_cluster": "cluster_id"},
+        _index("reservation_by_project", "project_id created_at id"),
+        _index("reservation_open", "open created_at id"),
     ),
     _table(
         Volume,
@@ -214,6 +224,15 @@ TABLES: Final[Mapping[type[Noun], Table]] = {table.noun: table for table in _DEC
 
 SLOT_RULE: Final = Rule("lease_slot", ("host_id", "slot"))
 """The rule that no GPU is granted twice; its table is beside the nouns, exploded from each lease's mask."""
+
+CELL_RULE: Final = "calendar_cell"
+"""The rule that no hour of a line promises more hosts than are reservable; its table is beside the nouns, too."""
+
+FIXED: Final[Mapping[type[Noun], tuple[str, ...]]] = {
+    Lease: ("host_id", "slots"),
+    Booking: ("line_id", "hosts", "from_at", "until_at"),
+}
+"""What is exploded at insert: a replacement that moved it would be a lie."""
 
 SLOTS_MAX: Final = 62
 """Slots of one host: a mask must fit a signed 64-bit integer."""

@@ -129,7 +129,7 @@ class SqliteStore:
         return self._number("SELECT coalesce(max(seq), 0) FROM event")
 
     async def capacity_log(self, after: int, limit: int) -> list[CapacityChange]:
-        sql = "SELECT seq, host_id, taken, freed FROM capacity_log WHERE seq > ? ORDER BY seq LIMIT ?"
+        sql = "SELECT seq, host_id, taken, freed, ends_at FROM capacity_log WHERE seq > ? ORDER BY seq LIMIT ?"
         return list(map(CapacityChange._make, self._reader.execute(sql, (after, limit)).fetchall()))
 
     async def capacity_seq(self) -> int:

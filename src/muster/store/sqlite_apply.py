@@ -12,12 +12,13 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from muster.contracts.store import Batch, Claim, Expect, Insert, Op, Remove, Replace, Wake
-from muster.errors import FenceLost, VersionMismatch
-from muster.model.base import Instant, Noun
+from muster.errors import FenceLost, UniqueViolation, VersionMismatch
+from muster.model.base import HOUR, Instant, Noun
+from muster.model.capacity import Booking
 from muster.model.events import Event
 from muster.model.hosts import Host, Lease
 from muster.store.rows import Rows, rows_of, table_rows
-from muster.store.schema import SLOTS_MAX, TABLES, Table
+from muster.store.schema import CELL_RULE, FIXED, SLOTS_MAX, TABLES, Table
 
 _EVENTS = rows_of(Event)
 
@@ -37,8 +38,7 @@ def _sql(table: Table) -> _Sql:
     names = table.names
     # A number is given once, at insert: whoever replaces a row it never read back must not undo that.
     updated = tuple(at for at, name in enumerate(names) if name not in ("id", "number"))
-    # A lease's slots are exploded at insert: a replacement that moved them would be a lie.
-    fixed = " AND host_id = ? AND slots = ?" if table.noun is Lease else ""
+    fixed = "".join(f" AND {name} = ?" for name in FIXED.get(table.noun, ()))
     settings = ", ".join(f"{names[at]} = ?" for at in updated)
     return _Sql(
         table,
@@ -55,7 +55,14 @@ _INSERT_EVENT = (
     "INSERT INTO event (at, kind, resource_id, type, account_id, project_id, actor, cause, message, data)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_LOG = "INSERT INTO capacity_log (host_id, taken, freed) VALUES (?, ?, ?)"
+_LOG = "INSERT INTO capacity_log (host_id, taken, freed, ends_at) VALUES (?, ?, ?, ?)"
+_TAKE_CELL = "INSERT INTO calendar_cell VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET used = used + excluded.used"
+_OVER = (
+    "SELECT 1 FROM calendar_cell WHERE line_id = ?1 AND at >= ?2 AND at < ?3"
+    " AND used > coalesce((SELECT reservable FROM calendar_line WHERE id = ?1), 0) LIMIT 1"
+)
+_GIVE_CELLS = "UPDATE calendar_cell SET used = used - ?2 WHERE line_id = ?1 AND at >= ?3 AND at < ?4"
+_CLEAN_CELLS = "DELETE FROM calendar_cell WHERE line_id = ? AND at >= ? AND at < ? AND used = 0"
 _COUNT = (
     "INSERT INTO counter VALUES (?, ?) ON CONFLICT (noun) DO UPDATE SET last = last + excluded.last RETURNING last"
 )
@@ -127,8 +134,10 @@ class Applier:
         self._many(sql.insert, rows)
         if sql.table.noun is Lease:
             self._take_slots([noun for noun in nouns if isinstance(noun, Lease)])
+        elif sql.table.noun is Booking:
+            self._take_cells([noun for noun in nouns if isinstance(noun, Booking)])
         elif sql.table.noun is Host:
-            self._many(_LOG, [(noun.id, 0, 0) for noun in nouns])
+            self._many(_LOG, [(noun.id, 0, 0, None) for noun in nouns])
 
     def _give_numbers(self, table: str, rows: list[list[Any]], at: int) -> None:
         chosen = max(row[at] for row in rows)
@@ -147,7 +156,19 @@ class Applier:
     def _take_slots(self, leases: list[Lease]) -> None:
         slots = [(lease.host_id, slot, lease.id) for lease in leases for slot in slots_of(lease.slots)]
         self._many("INSERT INTO lease_slot VALUES (?, ?, ?)", slots)
-        self._many(_LOG, [(lease.host_id, lease.slots, 0) for lease in leases])
+        self._many(_LOG, [(lease.host_id, lease.slots, 0, lease.ends_at) for lease in leases])
+
+    def _take_cells(self, bookings: list[Booking]) -> None:
+        """Every hour counts them; none may then promise more than its line allows."""
+        for one in bookings:
+            hours = range(one.from_at, one.until_at, HOUR)
+            self._cursor.executemany(_TAKE_CELL, [(one.line_id, at, one.hosts) for at in hours])
+            if self._cursor.execute(_OVER, (one.line_id, one.from_at, one.until_at)).fetchall():
+                raise UniqueViolation(CELL_RULE)
+
+    def _give_cells(self, line_id: str, hosts: int, from_at: Instant, until_at: Instant) -> None:
+        self._cursor.execute(_GIVE_CELLS, (line_id, hosts, from_at, until_at))
+        self._cursor.execute(_CLEAN_CELLS, (line_id, from_at, until_at))
 
     def _replace(self, op: Replace) -> None:
         noun = op.noun
@@ -155,16 +176,17 @@ class Applier:
         row = sql.rows.row(noun)
         values = [row[at] for at in sql.updated]
         values += (noun.id, noun.version - 1)
-        if isinstance(noun, Lease):
-            values += (noun.host_id, noun.slots)
+        values += (getattr(noun, name) for name in FIXED.get(type(noun), ()))
         if self._cursor.execute(sql.update, values).rowcount != 1:
             raise VersionMismatch(sql.table.name, noun.id)
         if isinstance(noun, Host):
-            self._cursor.execute(_LOG, (noun.id, 0, 0))
+            self._cursor.execute(_LOG, (noun.id, 0, 0, None))
+        elif isinstance(noun, Lease):
+            self._cursor.execute(_LOG, (noun.host_id, noun.slots, 0, noun.ends_at))
 
     def _remove(self, op: Remove) -> None:
         table = TABLES[op.noun].name
-        told = "host_id, slots" if op.noun is Lease else "id"
+        told = ", ".join(FIXED.get(op.noun, ("id",)))
         guard = "" if op.version is None else " AND version = ?2"
         parameters = (op.key,) if op.version is None else (op.key, op.version)
         gone = self._cursor.execute(
@@ -175,9 +197,11 @@ class Applier:
         if op.noun is Lease:
             host_id, slots = gone[0]
             self._cursor.execute("DELETE FROM lease_slot WHERE host_id = ? AND lease_id = ?", (host_id, op.key))
-            self._cursor.execute(_LOG, (host_id, 0, slots))
+            self._cursor.execute(_LOG, (host_id, 0, slots, None))
+        elif op.noun is Booking:
+            self._give_cells(*gone[0])
         elif op.noun is Host:
-            self._cursor.execute(_LOG, (op.key, 0, 0))
+            self._cursor.execute(_LOG, (op.key, 0, 0, None))
 
     def _expect(self, op: Expect) -> None:
         table = TABLES[op.noun].name

@@ -24,6 +24,8 @@ HORIZON_DAYS: Final = 400
 HORIZON: Final = HORIZON_DAYS * DAY // CELL
 SHARE_PERCENT: Final = 50
 """Of the hosts of a line, how many windows may promise when the operator says nothing else."""
+SPARE_OF: Final = 32
+"""One host in so many is kept back from promises when the operator says nothing else."""
 FOREVER: Final = 1 << 60
 
 
@@ -58,34 +60,40 @@ class Line:
 
     __slots__ = (
         "_dirty",
-        "_held",
         "_load",
         "_promised",
+        "_spares",
         "_until",
         "forever",
         "origin",
         "promises",
         "share",
-        "spares",
     )
 
-    def __init__(self, *, origin: int = 0, share_percent: int = SHARE_PERCENT, spares: int = 0) -> None:
+    def __init__(self, *, origin: int = 0, share_percent: int = SHARE_PERCENT, spares: int | None = None) -> None:
         self.origin = origin
         self.share = share_percent
-        self.spares = spares
+        self._spares = spares
         self.forever = 0  # usable hosts held without a known end
         self.promises: dict[str, Promise] = {}
         self._until: dict[str, int] = {}  # usable host -> the cell its hold ends at; 0 = free
         self._load: list[int] = []  # held with a known end, or promised and not bound
         self._promised: list[int] = []  # promised, bound or not
-        self._held: dict[int, int] = {}  # end cell -> hosts held until then
-        self._dirty: dict[int, int] = {}  # changes of `_held` that the load does not know yet
+        self._dirty: dict[int, int] = {}  # end cell -> holds more or less until then, not in the load yet
 
     # ---- what there is
 
     @property
     def total(self) -> int:
         return len(self._until)
+
+    @property
+    def spares(self) -> int:
+        """Hosts kept back for the failures of others."""
+        return self.total // SPARE_OF if self._spares is None else self._spares
+
+    def set_policy(self, share_percent: int, spares: int | None) -> None:
+        self.share, self._spares = share_percent, spares
 
     @property
     def reservable(self) -> int:
@@ -104,11 +112,14 @@ class Line:
         """Gone, dead or cordoned: it no longer counts, held or not."""
         self._hold(self._until.pop(host_id, 0), -1)
 
+    def drop_hosts(self) -> None:
+        for host_id in list(self._until):
+            self.drop_host(host_id)
+
     def _hold(self, until: int, change: int) -> None:
         if until >= FOREVER:
             self.forever += change
         elif until > self.origin:
-            self._held[until] = self._held.get(until, 0) + change
             self._dirty[until] = self._dirty.get(until, 0) + change
 
     # ---- promises
@@ -184,6 +195,17 @@ class Line:
                 return begin
         return begin  # beyond the grid nothing is promised yet
 
+    def earliest_room(self, hosts: int, start: int) -> int | None:
+        """The first cell from which on so many hosts could be held for ever; None when nobody knows."""
+        most = self.total - self.spares - self.forever - hosts
+        if most < 0:
+            return None
+        begin = start
+        for cell, load, _ in self._counts(start, self.origin + len(self._load)):
+            if load > most:
+                begin = cell + 1
+        return begin
+
     def rooms(self, start: int, end: int) -> Iterator[Room]:
         """Cell by cell, what is left."""
         if self._dirty:
@@ -197,6 +219,8 @@ class Line:
 
     def _counts(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         """(cell, load, promised) as far as either grid reaches."""
+        if self._dirty:
+            self._settle()
         first = max(0, start - self.origin)
         load, promised = self._load[first : end - self.origin], self._promised[first : end - self.origin]
         short = len(load) - len(promised)

@@ -13,8 +13,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from muster.core.capacity.placement import Ask, Grant, Placement, Refusal, Why
+from muster.core.capacity.calendar import FOREVER, Line, end_cell
+from muster.core.capacity.holds import Holds
+from muster.core.capacity.placement import Ask, Grant, LineKey, Placement, Refusal, Why
 from muster.core.capacity.pool import Leaf, Pool
+from muster.model.base import Instant
 from muster.model.hosts import Host, HostHealth, HostRole
 
 CONTROL = ""
@@ -35,6 +38,8 @@ class CapacityIndex:
     def __init__(self) -> None:
         self._pools: dict[tuple[str, str], list[Pool]] = {}  # (region, gpu type) -> fewest slots first
         self._leaf_of: dict[str, Leaf] = {}  # host id -> where it is
+        self._holds = Holds()
+        self._watched: dict[LineKey, Line] = {}  # lines of the calendar that count our hosts
 
     def __len__(self) -> int:
         return len(self._leaf_of)
@@ -56,12 +61,14 @@ class CapacityIndex:
             pool = self._pool(host.region, _gpu_type(host), host.slots)
             leaf = self._leaf_of[host.id] = pool.leaf(host.pod, host.leaf)
             pool.admit(leaf, host.id, host.name, _every(host.slots) & ~(taken or 0), host.usable, alive)
+            self._count(leaf, host.id)
             return
         pool, at = leaf.pod.pool, leaf.position(host.id)
         if taken is not None:
             pool.set_free(leaf, at, _every(host.slots) & ~taken)
         pool.set_usable(leaf, at, host.usable)
         pool.set_alive(leaf, at, alive)
+        self._count(leaf, host.id)
 
     def drop_host(self, host_id: str) -> None:
         leaf = self._leaf_of.pop(host_id, None)
@@ -70,6 +77,7 @@ class CapacityIndex:
         pool, at = leaf.pod.pool, leaf.position(host_id)
         pool.set_usable(leaf, at, False)
         pool.set_alive(leaf, at, False)
+        self._count(leaf, host_id)
         leaf.expel(at)
         pool.forget_leaf_if_empty(leaf)
         if not pool.pods:
@@ -90,12 +98,21 @@ class CapacityIndex:
 
     # ---- what is held
 
-    def take(self, grants: Iterable[Grant]) -> None:
-        for host_id, slots, _ in grants:
-            self._change(host_id, taken=slots, freed=0)
+    def take(self, grants: Iterable[Grant], ends_at: Instant | None = None) -> None:
+        for grant in grants:
+            self._holds.put(grant.host_id, grant.slots, ends_at)
+            self._change(grant.host_id, taken=grant.slots, freed=0)
 
     def free(self, host_id: str, slots: int) -> None:
+        self._holds.free(host_id, slots)
         self._change(host_id, taken=0, freed=slots)
+
+    def set_ends(self, host_id: str, held: Iterable[tuple[int, Instant | None]]) -> None:
+        """What is known of the ends of all that is taken of a host."""
+        self._holds.set_host(host_id, held)
+        leaf = self._leaf_of.get(host_id)
+        if leaf is not None:
+            self._count(leaf, host_id)
 
     def _change(self, host_id: str, *, taken: int, freed: int) -> None:
         """Slots of a host we have not heard of change nothing: its own line of the log is on the way."""
@@ -104,11 +121,67 @@ class CapacityIndex:
             return
         at, pool = leaf.position(host_id), leaf.pod.pool
         pool.set_free(leaf, at, (leaf.free[at] & ~taken | freed) & _every(pool.slots))
+        self._count(leaf, host_id)
 
     def taken(self, host_id: str) -> int:
         """The slots believed to be held."""
         leaf = self._leaf_of[host_id]
         return _every(leaf.pod.pool.slots) & ~leaf.free[leaf.position(host_id)]
+
+    # ---- the calendar's share of it
+
+    def watch(self, key: LineKey, line: Line) -> None:
+        """From now on this line counts the hosts of its pool, as they are and as they change."""
+        self._watched[key] = line
+        for pool in self._pools.get((key.region, key.gpu_type), ()):
+            if pool.slots == key.slots:
+                for leaf in (leaf for pod in pool.pods.values() for leaf in pod.leaves.values()):
+                    for host_id in leaf.hosts:
+                        self._count(leaf, host_id)
+
+    def watches(self, key: LineKey) -> bool:
+        return key in self._watched
+
+    def watch_as(self, other: CapacityIndex) -> None:
+        """Take over the lines of an index that this one replaces."""
+        for key, line in other._watched.items():
+            line.drop_hosts()
+            self.watch(key, line)
+
+    def _count(self, leaf: Leaf, host_id: str) -> None:
+        if not self._watched:
+            return
+        line = self._watched.get(key_of(leaf.pod.pool))
+        if line is None:
+            return
+        at = leaf.position(host_id)
+        if not leaf.usable >> at & 1:
+            line.drop_host(host_id)
+            return
+        taken = _every(leaf.pod.pool.slots) & ~leaf.free[at]
+        end = self._holds.end_of(host_id, taken) if taken else 0
+        line.set_host(host_id, FOREVER if end is None else end_cell(end))
+
+    def keys_for(self, region: str, gpu_type: str, gpus: int) -> list[LineKey]:
+        """The lines whose hosts could be nodes of so many GPUs."""
+        return [key_of(pool) for pool in self._pools_for(region, gpu_type, gpus)]
+
+    def line_keys(self) -> list[LineKey]:
+        keys = (key_of(pool) for pools in self._pools.values() for pool in pools)
+        return sorted(key for key in keys if key.gpu_type != CONTROL)
+
+    def _lines_of(self, ask: Ask, grants: Iterable[Grant]) -> tuple[tuple[LineKey, int], ...]:
+        """Of which lines wholly free hosts would be taken, and how many; nobody counts lines without promises."""
+        keys = self.keys_for(ask.region, ask.gpu_type, ask.gpus_per_node)
+        if not any(key in self._watched for key in keys):
+            return tuple((key, 0) for key in keys)
+        whole: dict[LineKey, set[str]] = {}
+        for grant in grants:
+            leaf = self._leaf_of[grant.host_id]
+            pool = leaf.pod.pool
+            if leaf.free[leaf.position(grant.host_id)] == _every(pool.slots):
+                whole.setdefault(key_of(pool), set()).add(grant.host_id)
+        return tuple((key, len(hosts)) for key, hosts in whole.items())
 
     # ---- decisions
 
@@ -123,7 +196,7 @@ class CapacityIndex:
         control = self._grants(ask.region, CONTROL, 1, ask.control)
         if workers is None or control is None:
             return self._refusal(ask)
-        return Placement(tuple(workers), tuple(control))
+        return Placement(tuple(workers), tuple(control), self._lines_of(ask, workers))
 
     def _grants(self, region: str, gpu_type: str, gpus: int, nodes: int) -> list[Grant] | None:
         """From the smallest hosts that can give them all; else from each size in turn."""
@@ -205,6 +278,16 @@ class CapacityIndex:
         why, message = self._reason(ask, free, total)
         return Refusal(why, message, free, total, elsewhere)
 
+    def kept_back(self, ask: Ask, key: LineKey, room: int) -> Refusal:
+        """The hosts are there, but others were promised them."""
+        plain = self._refusal(ask)
+        nodes = max(0, room) * (key.slots // ask.gpus_per_node)
+        message = (
+            f"{ask.nodes} nodes of {ask.gpus_per_node} x {ask.gpu_type} were asked; {plain.free_nodes} are free in "
+            f"{ask.region}, but all but {nodes} of them are promised to reservations"
+        )
+        return plain._replace(why=Why.NOT_NOW, message=message, free_nodes=nodes)
+
     def _reason(self, ask: Ask, free: int, total: int) -> tuple[Why, str]:
         shape = f"{ask.gpus_per_node} x {ask.gpu_type}"
         if ask.nodes and not self._pools_for(ask.region, ask.gpu_type, ask.gpus_per_node):
@@ -223,6 +306,10 @@ class CapacityIndex:
 def _every(slots: int) -> int:
     """The mask of so many slots."""
     return (1 << slots) - 1
+
+
+def key_of(pool: Pool) -> LineKey:
+    return LineKey(pool.region, pool.gpu_type, pool.slots)
 
 
 def _gpu_type(host: Host) -> str:

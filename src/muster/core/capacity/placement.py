@@ -11,6 +11,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from muster.model.base import Instant
+
 
 class Ask(NamedTuple):
     """`nodes` nodes of `gpus_per_node` GPUs each, and `control` slices of control hosts, all in one region."""
@@ -21,6 +23,10 @@ class Ask(NamedTuple):
     nodes: int
     control: int = 0
     avoid: frozenset[str] = frozenset()  # host ids not to use: a repair must not land where it came from
+    ends_at: Instant | None = None  # when they will be given back, if that is known
+    at: Instant = 0  # when it is asked
+    promised: bool = False  # it was promised these hosts: no other promise stands against it
+    spare: bool = False  # it repairs what was promised: the hosts kept back are for it
 
 
 class Grant(NamedTuple):
@@ -31,9 +37,24 @@ class Grant(NamedTuple):
     host_name: str = ""
 
 
+class LineKey(NamedTuple):
+    """Whole hosts that are counted together in the calendar."""
+
+    region: str
+    gpu_type: str
+    slots: int
+
+    @property
+    def id(self) -> str:
+        return f"{self.region}:{self.gpu_type}:{self.slots}"
+
+
 class Placement(NamedTuple):
+    """`lines` says of which lines of the calendar whole hosts were taken, and how many."""
+
     workers: tuple[Grant, ...]
     control: tuple[Grant, ...]
+    lines: tuple[tuple[LineKey, int], ...] = ()
 
 
 class Why(StrEnum):

@@ -14,10 +14,13 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final, NoReturn
 
-from muster.contracts.store import CapacityChange, Find, Store
+from muster.contracts.store import CapacityChange, Find, Op, Store
+from muster.core.capacity.calendar import HORIZON, end_cell, first_cell
 from muster.core.capacity.index import CapacityIndex, Stock
-from muster.core.capacity.placement import Ask, Grant, Placement, Refusal, Why
+from muster.core.capacity.lines import KnownLine, Lines
+from muster.core.capacity.placement import Ask, Grant, LineKey, Placement, Refusal, Why
 from muster.errors import NeverFits, OutOfStock, Unavailable
+from muster.model.base import Instant
 from muster.model.hosts import Host, Lease
 
 HOSTS_PER_READ: Final = 2_000
@@ -31,6 +34,7 @@ class Capacity:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._index = CapacityIndex()
+        self.lines = Lines(store)
         self._seq = -1  # the last line of the capacity log that the index knows; -1 = nothing was read yet
         self._doubtful: set[str] = set()  # hosts to read again before the next decision
         self._turn = asyncio.Lock()
@@ -69,14 +73,69 @@ class Capacity:
     async def place(self, ask: Ask) -> Placement:
         """Grants that are free as far as we know, and from now on believed taken. Ends in a batch that is applied,
         or in `refused` or `give_back`."""
-        answer = self._index.place(ask) if self._up_to_date() else None
+        answer = self._decide(ask) if self._up_to_date() and self._lines_known(ask) else None
         if answer is None or isinstance(answer, Refusal):
             await self.sync()
-            answer = self._index.place(ask)
+            for key in self._index.keys_for(ask.region, ask.gpu_type, ask.gpus_per_node):
+                await self.lines.known(key, self._index)
+            answer = self._decide(ask)
         if isinstance(answer, Refusal):
             _refuse(ask, answer)
-        self._index.take(answer.workers + answer.control)
+        self._index.take(answer.workers, ask.ends_at)
+        self._index.take(answer.control)
         return answer
+
+    def _decide(self, ask: Ask) -> Placement | Refusal:
+        """Where, unless that would take what is promised to others."""
+        answer = self._index.place(ask)
+        if isinstance(answer, Refusal) or ask.promised:
+            return answer
+        for key, hosts in answer.lines:
+            room = self.room(key, ask.at, ask.ends_at, spare=ask.spare)
+            if hosts and hosts > room:
+                return self._index.kept_back(ask, key, room)
+        return answer
+
+    def room(self, key: LineKey, at: Instant, ends_at: Instant | None, *, spare: bool = False) -> int:
+        """Whole hosts of a line that may be taken from now until then without breaking a promise."""
+        line = self.lines.get(key)
+        if line is None or not line.row.guarded:
+            return HORIZON
+        line.grid.forget_before(first_cell(at))
+        until = first_cell(at) + HORIZON if ends_at is None else end_cell(ends_at)
+        return line.grid.room(first_cell(at), until) + (line.grid.spares if spare else 0)
+
+    def _lines_known(self, ask: Ask) -> bool:
+        keys = self._index.keys_for(ask.region, ask.gpu_type, ask.gpus_per_node)
+        return all(self.lines.get(key) is not None for key in keys)
+
+    def guard(self, placement: Placement) -> list[Op]:
+        """Goes into the batch that takes these grants: the calendar has not moved on since we looked."""
+        return self.lines.guard(key for key, _ in placement.lines)
+
+    def line_keys(self) -> list[LineKey]:
+        """Every line of the calendar that has hosts, as of the last `sync`."""
+        return self._index.line_keys()
+
+    def whole_host_key(self, region: str, gpu_type: str, gpus: int) -> LineKey | None:
+        """The line whose hosts are nodes of so many GPUs, whole."""
+        keys = self._index.keys_for(region, gpu_type, gpus)
+        return next((key for key in keys if key.slots == gpus), None)
+
+    async def open_for_booking(self, key: LineKey) -> KnownLine:
+        """The line with counts good enough to give a promise on."""
+        await self.sync()
+        await self.lines.open_for_booking(key, self._index)
+        await self.sync()
+        return await self.lines.known(key, self._index)
+
+    async def look_at(self, key: LineKey) -> KnownLine:
+        """The line as it is now: to tell somebody about it, not to give a promise on."""
+        await self.sync()
+        line = await self.lines.known(key, self._index, fresh=True)
+        if not self._index.watches(key):
+            self._index.watch(key, line.grid)
+        return line
 
     def _up_to_date(self) -> bool:
         """Near enough: a yes that is some grants behind is checked by the database, and a no is not given."""
@@ -94,6 +153,7 @@ class Capacity:
         for host_id, slots, _ in placement.workers + placement.control:
             self._index.free(host_id, slots)
             self._doubtful.add(host_id)
+        self.lines.doubt(key for key, _ in placement.lines)
 
     def summary(self) -> list[Stock]:
         """Free and total nodes by region, GPU type and GPUs per node, as of the last `sync`."""
@@ -135,9 +195,9 @@ class Capacity:
 
     def _follow(self, lines: Sequence[CapacityChange]) -> None:
         """Each line says what became of some slots, so lines read twice, or late, come to the same in the end."""
-        for _, host_id, taken, freed in lines:
+        for _, host_id, taken, freed, ends_at in lines:
             if taken:
-                self._index.take((Grant(host_id, taken),))
+                self._index.take((Grant(host_id, taken),), ends_at)
             if freed:
                 self._index.free(host_id, freed)
             if not taken and not freed:
@@ -159,7 +219,20 @@ class Capacity:
                 break
             after = (hosts[-1].created_at, hosts[-1].id)
             await asyncio.sleep(0)
+        await self._load_ends(index)
+        index.watch_as(self._index)
         self._index, self._seq = index, seq
+
+    async def _load_ends(self, index: CapacityIndex) -> None:
+        """Leases with a known end, earliest first; those without are none of our business."""
+        ends: dict[str, list[tuple[int, Instant | None]]] = defaultdict(list)
+        after: tuple[int, str] = (0, "")
+        while leases := await self._store.find(Find(Lease, order="ends_at", after=after, limit=HOSTS_PER_READ)):
+            for lease in leases:
+                ends[lease.host_id].append((lease.slots, lease.ends_at))
+            after = (leases[-1].ends_at or 0, leases[-1].id)
+        for host_id, held in ends.items():
+            index.set_ends(host_id, held)
 
     async def _read_doubtful(self) -> None:
         """Hosts that changed, or of which we may believe something wrong: what the database says of them now."""
@@ -175,9 +248,10 @@ class Capacity:
     async def _read(self, ids: set[str]) -> None:
         hosts = await self._store.find(Find(Host, one_of={"id": list(ids)}))
         leases = await self._store.find(Find(Lease, one_of={"host_id": list(ids)}))
-        held = _held(leases)
+        held, ends = _held(leases), _ends(leases)
         for host in hosts:
             self._index.set_host(host, held[host.id])
+            self._index.set_ends(host.id, ends[host.id])
         for gone in ids.difference(host.id for host in hosts):
             self._index.drop_host(gone)
 
@@ -187,6 +261,13 @@ def _held(leases: Iterable[Lease]) -> dict[str, int]:
     for lease in leases:
         held[lease.host_id] |= lease.slots
     return held
+
+
+def _ends(leases: Iterable[Lease]) -> dict[str, list[tuple[int, Instant | None]]]:
+    ends: dict[str, list[tuple[int, Instant | None]]] = defaultdict(list)
+    for lease in leases:
+        ends[lease.host_id].append((lease.slots, lease.ends_at))
+    return ends
 
 
 # ---- refusals in words

@@ -14,9 +14,8 @@ from muster.core.accounts.names import clean_name
 from muster.core.catalog.snapshot import Catalog
 from muster.core.clusters.commands import CreateCluster, MountWish
 from muster.errors import Invalid, Unsupported
-from muster.model.base import Instant
 from muster.model.catalog import Image, InstanceType
-from muster.model.clusters import Billing, ClusterConfig, ClusterType, Scripts
+from muster.model.clusters import ClusterConfig, ClusterType, Scripts
 
 WORKERS_MAX = 4096
 SHM_GIB_MAX = 4096
@@ -84,17 +83,6 @@ def check_region(region: str, catalog: Catalog) -> str:
             f"there is no region {region}", field="region", hint=f"one of {', '.join(sorted(catalog.regions))}"
         )
     return region
-
-
-def check_term(billing: Billing, ends_at: Instant | None, now: Instant) -> None:
-    if billing is not Billing.ON_DEMAND:
-        raise Unsupported(
-            f"{billing} capacity needs a calendar, which this server does not have yet",
-            field="billing",
-            hint="ask for on_demand",
-        )
-    if ends_at is not None and ends_at <= now:
-        raise Invalid("the cluster would end before it began", field="ends_at")
 
 
 def check_features(type: ClusterType, config: ClusterConfig, orchestrator: Orchestrator) -> None:

@@ -39,6 +39,10 @@ class CreateCluster(Part, frozen=True, kw_only=True):
     billing: Billing = Billing.ON_DEMAND
     ends_at: Instant | None = None
     lasts_ms: int | None = None  # instead of ends_at: so long from its acceptance on
+    starts_at: Instant | None = None  # of scheduled capacity: when it is to be ready
+    duration_days: float | None = None  # of a reserved cluster: so long from its first being ready
+    quote_id: str = ""  # a quote or reservation to draw from, instead of billing and times
+    queue: bool = False  # when it is not free now: wait for it instead of being refused
     failover: bool = False
     deletion_protection: bool = False
     ssh_keys: tuple[str, ...] = ()  # public keys as text, joined with the project's saved ones

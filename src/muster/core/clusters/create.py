@@ -20,7 +20,7 @@ from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Find, Insert, Op, Store, Wake
 from muster.core.accounts.audit import audit
 from muster.core.accounts.rights import own_project, require_write
-from muster.core.capacity.placement import Ask
+from muster.core.capacity.placement import Ask, Placement
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
 from muster.core.catalog.snapshot import Catalog
@@ -30,7 +30,10 @@ from muster.core.clusters.commands import CreateCluster
 from muster.core.clusters.mounts import mount_ops
 from muster.core.clusters.nodes import seat_ops
 from muster.core.clusters.requests import new_request
+from muster.core.clusters.reseat import whole_ask
 from muster.core.clusters.seating import PLACE_TRIES_MAX, Seating
+from muster.core.clusters.terms import check_term, duration_ms, window_end
+from muster.core.clusters.windows import NOTHING, Windows
 from muster.core.guarded import guarded, submit
 from muster.core.idempotency import REPEAT_WINDOW, Once, digest_of
 from muster.errors import (
@@ -45,8 +48,9 @@ from muster.errors import (
 )
 from muster.model.accounts import Actor, Project
 from muster.model.base import Instant
+from muster.model.capacity import Reservation
 from muster.model.catalog import InstanceType
-from muster.model.clusters import Cluster, ClusterSpec, ClusterStatus, Moved, Node
+from muster.model.clusters import Billing, Cluster, ClusterSpec, ClusterStatus, Moved, Node
 from muster.model.hosts import Lease
 from muster.model.phases import Phase
 
@@ -77,6 +81,7 @@ class Creates:
         self._orchestrator = orchestrator
         self._issuers = issuers
         self._seating = Seating(store, entropy)
+        self._windows = Windows(store, clock, entropy, catalog, capacity)
         self._under_way: dict[tuple[str, str], asyncio.Event] = {}
 
     async def create(
@@ -132,16 +137,22 @@ class Creates:
         note: Note | None,
     ) -> Cluster:
         catalog = await self._catalog.current()
+        wish, drawn = command, None
+        if command.quote_id:
+            first = await self._first_answer(project, name, command, once)
+            if first is not None:
+                return first
+            drawn, wish = await self._windows.accepted(project, command)
         if command.config.oidc is not None and self._issuers is not None:
             await self._issuers.check(command.config.oidc)
-        region = await self._choose_region(command, shape, catalog)
+        region = await self._choose_region(wish, shape, catalog)
         ask = Ask(region, command.gpu_type, shape.gpus, workers, control=0 if command.single_node else 2)
         await self._capacity.fits_ever(ask)
         guard = await self._seating.quota_guard(project, workers * shape.gpus)
-        await self._purse.require(project, _wants(command, shape, region, workers))
-        spec = await self._spec(project, command, region, shape, workers, catalog)
+        await self._purse.require(project, _wants(wish, shape, region, workers))
+        spec = await self._spec(project, wish, region, shape, workers, catalog)
         for _ in range(PLACE_TRIES_MAX):
-            cluster = await self._try_create(actor, project, name, command, spec, ask, once, guard, note)
+            cluster = await self._try_create(actor, project, name, command, spec, shape, once, guard, note, drawn)
             if cluster is not None:
                 return cluster
         raise OutOfStock("others were faster, again and again", hint="ask once more")
@@ -151,7 +162,7 @@ class Creates:
             admission.check_region(command.region, catalog)
         admission.check_config(command.config)
         admission.check_mounts(command.mounts)
-        admission.check_term(command.billing, command.ends_at, self._clock.now())
+        check_term(command, self._clock.now())
         admission.check_features(command.type, command.config, self._orchestrator)
         if command.single_node and command.gpus_per_node not in (0, command.gpus):
             raise Invalid("a single node holds all its GPUs itself", field="gpus_per_node")
@@ -205,7 +216,10 @@ class Creates:
             image_id=admission.choose_image(command, region, catalog).id,
             single_node=command.single_node,
             billing=command.billing,
+            starts_at=command.starts_at,
+            begins_at=None if command.starts_at is None else await self._windows.begins_at(command.starts_at),
             ends_at=self._ends_at(command),
+            duration_ms=_duration(command),
             failover=command.failover,
             deletion_protection=command.deletion_protection,
             ssh_keys=public_keys(
@@ -221,7 +235,7 @@ class Creates:
         )
 
     def _ends_at(self, command: CreateCluster) -> Instant | None:
-        return command.ends_at if command.lasts_ms is None else self._clock.now() + command.lasts_ms
+        return window_end(command) if command.lasts_ms is None else self._clock.now() + command.lasts_ms
 
     async def _try_create(
         self,
@@ -230,19 +244,26 @@ class Creates:
         name: str,
         command: CreateCluster,
         spec: ClusterSpec,
-        ask: Ask,
+        shape: InstanceType,
         once: Once | None,
         guard: Sequence[Op],
         note: Note | None,
+        drawn: Reservation | None,
     ) -> Cluster | None:
         """One attempt; None when another took the same hosts first and it is worth placing anew."""
-        placement = await self._capacity.place(ask)
         now = self._clock.now()
         cluster = self._new_cluster(actor, project, name, command, spec, now)
+        window = await self._windows.of_new(actor, project, cluster, shape.gpus, drawn)
+        try:
+            cluster, placement = await self._placed(cluster, shape, command.queue)
+        except BaseException:
+            self._windows.lost(window)
+            raise
         try:
             ops: list[Op] = [Insert(cluster)]
             seats = self._seating.first_seats(cluster, placement, now)
             ops += seat_ops(seats)
+            ops += (*self._windows.accepting(window), *self._capacity.guard(placement))
             more, events = await mount_ops(self._store, self._entropy, actor, cluster, command.mounts, now)
             ops += await group_ops(self._store, project.id, spec.security_group_ids)
             ops += (*more, *await bind_address(self._store, project.id, cluster.id, spec.reserved_ip_id, spec.region))
@@ -252,7 +273,7 @@ class Creates:
             ops += (Insert(request), Wake("cluster", cluster.id, now), *guard)
             if once is not None:
                 ops.append(Insert(once.record(project.id, "cluster", cluster.id, now)))
-            message = f"{name}: {ask.nodes} x {spec.instance_type} in {spec.region}"
+            message = f"{name}: {spec.workers} x {spec.instance_type} in {spec.region}"
             event = audit(actor, "cluster", "created", cluster, at=now, message=message, data=note)
             numbers = await submit(self._store, Batch(Step.CLUSTER_ACCEPT, ops, [event, *events]))
             if not command.mounts and cluster.id in numbers:
@@ -260,8 +281,9 @@ class Creates:
                 self._made(cluster, [new.node for new in seats], [new.lease for new in seats])
             return cluster
         except UniqueViolation as refused:
+            self._windows.lost(window)
             await self._capacity.refused(placement)
-            if refused.rule == "lease_slot":
+            if refused.rule in ("lease_slot", "calendar_cell"):
                 return None
             if refused.rule == "volume_live_name":
                 raise NameTaken(
@@ -269,12 +291,25 @@ class Creates:
                 ) from refused
             raise
         except BaseException:
+            self._windows.lost(window)
             self._capacity.give_back(placement)
             raise
+
+    async def _placed(self, cluster: Cluster, shape: InstanceType, queue: bool) -> tuple[Cluster, Placement]:
+        """Its hosts; none yet for one whose window is ahead, or that would rather wait than be refused."""
+        if cluster.phase is Phase.SCHEDULED:
+            return cluster, NOTHING
+        try:
+            return cluster, await self._capacity.place(whole_ask(cluster, shape, cluster.created_at))
+        except OutOfStock as refusal:
+            if not queue or cluster.spec.billing is not Billing.ON_DEMAND:
+                raise
+            return in_phase(cluster, Phase.QUEUED, refusal.message), NOTHING
 
     def _new_cluster(
         self, actor: Actor, project: Project, name: str, command: CreateCluster, spec: ClusterSpec, now: Instant
     ) -> Cluster:
+        phase = Phase.SCHEDULED if spec.billing is Billing.SCHEDULED else Phase.NETWORK
         because = "accepted"
         return Cluster(
             id=self._entropy.uuid(),
@@ -283,16 +318,29 @@ class Creates:
             name=name,
             live_name=name,
             region=spec.region,
-            phase=Phase.NETWORK,
+            phase=phase,
             phase_since=now,
             because=because,
             spec=spec,
-            status=ClusterStatus(history=(Moved(phase=Phase.NETWORK, at=now, because=because),)),
+            status=ClusterStatus(history=(Moved(phase=phase, at=now, because=because),)),
             digest=digest_of(command),
             created_by=actor.member_id or actor.key_id or actor.name,
             created_at=now,
             updated_at=now,
         )
+
+
+def in_phase(cluster: Cluster, phase: Phase, because: str) -> Cluster:
+    """A new cluster that begins in another phase."""
+    status = ClusterStatus(history=(Moved(phase=phase, at=cluster.created_at, because=because),))
+    return msgspec.structs.replace(cluster, phase=phase, because=because, status=status)
+
+
+def _duration(command: CreateCluster) -> Instant | None:
+    """Of a reserved cluster; a scheduled one has an end instead."""
+    if command.billing is not Billing.RESERVED or command.duration_days is None:
+        return None
+    return duration_ms(command.duration_days)
 
 
 def _wants(command: CreateCluster, shape: InstanceType, region: str, workers: int) -> list[Want]:

@@ -32,6 +32,7 @@ def seat(
     because: str,
     at: Instant,
     replaces: str = "",
+    ends_at: Instant | None = None,
 ) -> Seat:
     node_id, lease_id = entropy.uuid(), entropy.uuid()
     node = Node(
@@ -58,6 +59,7 @@ def seat(
         cluster_id=cluster_id,
         project_id=project_id,
         taken_at=at,
+        ends_at=ends_at,
     )
     return Seat(node, lease)
 

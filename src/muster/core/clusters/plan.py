@@ -19,6 +19,7 @@ from muster.contracts.substrate import Power, Seen
 from muster.core.clusters.boots import outdated, under_way
 from muster.core.clusters.snapshot import Snapshot
 from muster.core.clusters.surplus import staying, surplus
+from muster.core.clusters.terms import waits_because
 from muster.model.base import SECOND, Instant
 from muster.model.clusters import Cluster, Node, NodeRole, Repair
 from muster.model.phases import PROVISIONING, SERVING, STOPPED, NodePhase, Phase, VolumePhase
@@ -155,7 +156,7 @@ def plan(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
     if cluster.phase is not Phase.DELETING:
         if cluster.delete_wished_at is not None:
             return Move(Phase.DELETING, "its owner wished it gone")
-        if cluster.spec.ends_at is not None and now >= cluster.spec.ends_at:
+        if cluster.ends_at is not None and now >= cluster.ends_at:
             return Move(Phase.DELETING, "its term ended")
     if cluster.phase in (Phase.DELETING, Phase.FAILED, *STOPPED):
         return _take_down(snapshot, sight, now)
@@ -170,7 +171,8 @@ def plan(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
         return _provision(snapshot, sight, now)
     if cluster.phase in SERVING:
         return _serve(snapshot, sight, now)
-    return WaitFor(f"it is {cluster.phase}", now + LOOK_AGAIN_SLOW)
+    begins_at = cluster.spec.begins_at or now
+    return TakeSeats(waits_because(cluster.spec)) if now >= begins_at else WaitFor("its window to begin", begins_at)
 
 
 # --- what changed -----------------------------------------------------------------------------------------------

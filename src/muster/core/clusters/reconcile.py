@@ -24,17 +24,20 @@ from muster.core.catalog.service import CatalogService
 from muster.core.clusters import plan as planning
 from muster.core.clusters.access import unbind_addresses
 from muster.core.clusters.boots import booted
+from muster.core.clusters.conditions import announced, with_conditions, with_status
 from muster.core.clusters.nodes import Seat, free_ordinals, seat, seat_ops
 from muster.core.clusters.plan import NodeMove, Sight, plan
 from muster.core.clusters.requests import settle
 from muster.core.clusters.reseat import whole_ask, whole_seats
 from muster.core.clusters.snapshot import Snapshot, load_snapshot
+from muster.core.clusters.terms import held_until, look_again_at
+from muster.core.clusters.windows import Windows
 from muster.core.clusters.wishes import MEMBER_PHASES, fabric_wish, node_wish, target_of
 from muster.core.volumes.wishes import Wished, ended_volume
 from muster.errors import DriverError, Never, NeverFits, NoneLeft, OutOfStock, UniqueViolation
 from muster.model.accounts import SYSTEM
 from muster.model.base import SECOND, Instant, changed
-from muster.model.clusters import Cluster, Condition, Node, NodeRole, Repair
+from muster.model.clusters import Billing, Cluster, Node, NodeRole, Repair
 from muster.model.events import Event
 from muster.model.hosts import Host, Lease
 from muster.model.phases import PROVISIONING, SERVING, NodePhase, Phase
@@ -42,6 +45,7 @@ from muster.model.volumes import Attachment, Volume
 
 STOCK_RETRY = 15 * SECOND
 DRIVER_RETRY = 2 * SECOND
+LOOK_AGAIN_TERM = 20 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,7 @@ class ClusterReconciler:
         self._capacity = capacity
         self._substrate = substrate
         self._orchestrator = orchestrator
+        self._windows = Windows(store, clock, entropy, catalog, capacity)
 
     async def everything(self) -> list[str]:
         """The living, and whoever the substrate still keeps something for: orphans are swept by the same road."""
@@ -126,10 +131,10 @@ class ClusterReconciler:
         if step.phase is Phase.DELETING and cluster.delete_wished_at is None:
             cluster = msgspec.structs.replace(cluster, delete_wished_at=turn.now, live_name=None)
         if step.phase is Phase.READY and cluster.status.first_ready_at is None:
-            cluster = _with_status(cluster, first_ready_at=turn.now)
+            cluster = with_status(cluster, first_ready_at=turn.now)
         if step.phase in SERVING:
             access = await self._orchestrator.access(target_of(turn.snapshot.view))
-            cluster = _with_status(cluster, access=access, observed_generation=cluster.status.converged_generation)
+            cluster = with_status(cluster, access=access, observed_generation=cluster.status.converged_generation)
         await self._record(Step.CLUSTER_MOVE, turn, cluster, events=[_moved_event(cluster, turn.now)])
         return Advance(step.because)
 
@@ -145,10 +150,12 @@ class ClusterReconciler:
 
     @_perform.register
     async def _(self, step: planning.Rest, turn: Turn) -> Outcome:
-        rested = _with_conditions(_at_rest(turn.cluster), turn.now)
+        rested = with_conditions(_at_rest(turn.cluster), turn.now)
         if rested != turn.cluster or settle(turn.snapshot.requests, rested, turn.now):
-            await self._record(Step.CLUSTER_RECORD, turn, changed(rested, updated_at=turn.now))
-        return Settled()
+            events = announced(turn.cluster, rested, turn.now)
+            await self._record(Step.CLUSTER_RECORD, turn, changed(rested, updated_at=turn.now), events=events)
+        due = look_again_at(turn.cluster, turn.now)
+        return Settled() if due is None else Wait("its term", min(due, turn.now + LOOK_AGAIN_TERM))
 
     # --- effects, each behind an intent that is already written ----------------------------------------------------
 
@@ -226,12 +233,12 @@ class ClusterReconciler:
             for node in members
             if node.phase is NodePhase.JOINING
         ]
-        cluster = _with_status(
+        cluster = with_status(
             turn.cluster, converged_generation=turn.cluster.generation, rules_digest=turn.snapshot.rules_digest
         )
         if cluster.phase in SERVING:
             access = await self._orchestrator.access(target_of(turn.snapshot.view))
-            cluster = _with_status(cluster, access=access)
+            cluster = with_status(cluster, access=access)
         await self._record_nodes(turn, joined, cluster=changed(cluster, updated_at=turn.now))
         return Advance("converged")
 
@@ -241,7 +248,7 @@ class ClusterReconciler:
         if not tested.done:
             until = tested.look_again_at or turn.now + planning.LOOK_AGAIN
             return await self._wait(turn, tested.because or "acceptance tests", until)
-        cluster = _with_status(turn.cluster, tests=tuple(tested.results))
+        cluster = with_status(turn.cluster, tests=tuple(tested.results))
         failing = {result.node_id: result for result in tested.results if not result.passed}
         if failing:
             failed = [
@@ -267,13 +274,13 @@ class ClusterReconciler:
             )
         seats = self._seats(step.nodes, placement, turn)
         leaving = [_moved(NodeMove(node, NodePhase.LEAVING, node.because), turn.now) for node in step.nodes]
-        cluster = _with_status(turn.cluster, replacements=turn.cluster.status.replacements + len(seats))
+        cluster = with_status(turn.cluster, replacements=turn.cluster.status.replacements + len(seats))
         try:
             await self._record_nodes(
                 turn,
                 leaving,
                 cluster=changed(cluster, updated_at=turn.now),
-                extra=seat_ops(seats),
+                extra=[*seat_ops(seats), *self._capacity.guard(placement)],
                 step=Step.NODES_INTEND,
             )
         except UniqueViolation:
@@ -288,14 +295,17 @@ class ClusterReconciler:
     async def _(self, step: planning.TakeSeats, turn: Turn) -> Outcome:
         """The seats are taken in the same batch in which the cluster sets out again."""
         try:
-            placement = await self._capacity.place(whole_ask(turn.cluster, turn.snapshot.view.instance_type))
+            ask = whole_ask(turn.cluster, turn.snapshot.view.instance_type, turn.now)
+            placement = await self._capacity.place(ask)
         except (OutOfStock, NeverFits) as error:
-            return await self._wait(turn, f"hosts to come back on: {error.message}", turn.now + STOCK_RETRY)
+            words = f"hosts: {error.message}{await self._windows.estimate(turn.cluster, ask.gpus_per_node)}"
+            return await self._wait(turn, words, turn.now + STOCK_RETRY)
         seats = whole_seats(self._entropy, turn.cluster, turn.snapshot.nodes, placement, step.because, turn.now)
         cluster = turn.cluster.advance(Phase.NETWORK, because=step.because, at=turn.now)
         events = [_moved_event(cluster, turn.now)]
         try:
-            await self._record(Step.NODES_INTEND, turn, cluster, ops=seat_ops(seats), events=events)
+            ops = [*seat_ops(seats), *self._capacity.guard(placement), *await self._windows.bind_ops(cluster, True)]
+            await self._record(Step.NODES_INTEND, turn, cluster, ops=ops, events=events)
         except UniqueViolation:
             await self._capacity.refused(placement)
         except BaseException:
@@ -343,6 +353,9 @@ class ClusterReconciler:
             avoid=frozenset(
                 node.host_id for node in nodes if node.host_id and node.mending.wish is not Repair.ANYWHERE
             ),
+            ends_at=held_until(turn.cluster),
+            at=turn.now,
+            spare=turn.cluster.spec.billing is not Billing.ON_DEMAND,
         )
 
     def _seats(self, nodes: Sequence[Node], placement: Placement, turn: Turn) -> list[Seat]:
@@ -367,6 +380,7 @@ class ClusterReconciler:
             because=f"in place of {node.name}: {node.because}",
             at=turn.now,
             replaces=node.id,
+            ends_at=held_until(turn.cluster),
         )
 
     async def _cordon_dead(self, moves: Sequence[NodeMove], now: Instant) -> list[Op]:
@@ -398,7 +412,7 @@ class ClusterReconciler:
     async def _wait(self, turn: Turn, because: str, until: Instant) -> Outcome:
         """Waiting is told (explain shows it), but written only when the reason is new."""
         if turn.cluster.status.waiting_for != because:
-            cluster = _with_status(turn.cluster, waiting_for=because, waiting_until=until)
+            cluster = with_status(turn.cluster, waiting_for=because, waiting_until=until)
             await self._record(Step.CLUSTER_RECORD, turn, changed(cluster))
         return Wait(because, until)
 
@@ -419,33 +433,15 @@ class ClusterReconciler:
     async def _record(
         self, step: Step, turn: Turn, cluster: Cluster, *, ops: Sequence[Op] = (), events: Sequence[Event] = ()
     ) -> None:
-        cluster = _with_conditions(cluster, turn.now)
+        cluster = with_conditions(cluster, turn.now)
         requests = [Replace(request) for request in settle(turn.snapshot.requests, cluster, turn.now)]
         await self._store.apply(Batch(step, [Replace(cluster), *ops, *requests], events, fence=turn.claim))
 
 
-def _with_status(cluster: Cluster, **fields: object) -> Cluster:
-    return msgspec.structs.replace(cluster, status=msgspec.structs.replace(cluster.status, **fields))
-
-
 def _at_rest(cluster: Cluster) -> Cluster:
-    return _with_status(
+    return with_status(
         cluster, waiting_for="", waiting_until=None, observed_generation=cluster.status.converged_generation
     )
-
-
-def _with_conditions(cluster: Cluster, now: Instant) -> Cluster:
-    """Conditions are computed anew with every record, keeping the instant since when each holds."""
-    since = {condition.type: condition.since for condition in cluster.status.conditions}
-    holds: dict[str, str] = {}
-    if cluster.phase in SERVING and cluster.status.observed_generation < cluster.generation:
-        holds["Updating"] = "the last change is being made"
-    if cluster.phase is Phase.DEGRADED:
-        holds["NodesMissing"] = cluster.because
-    if cluster.stuck_since(now) is not None:
-        holds["Stuck"] = f"{cluster.phase} has lasted longer than it may"
-    conditions = tuple(Condition(type=t, since=since.get(t, now), message=m) for t, m in holds.items())
-    return cluster if conditions == cluster.status.conditions else _with_status(cluster, conditions=conditions)
 
 
 def _moved(move: NodeMove, now: Instant) -> Node:

@@ -7,18 +7,27 @@ from collections.abc import Sequence
 from muster.contracts.clock import Entropy
 from muster.core.capacity.placement import Ask, Grant, Placement
 from muster.core.clusters.nodes import Seat, free_ordinals, seat
+from muster.core.clusters.terms import held_until
 from muster.model.base import Instant
 from muster.model.catalog import InstanceType
-from muster.model.clusters import Cluster, Node, NodeRole
+from muster.model.clusters import Billing, Cluster, Node, NodeRole
 
 CONTROL = (NodeRole.CONTROLLER, NodeRole.LOGIN)
 
 
-def whole_ask(cluster: Cluster, shape: InstanceType | None) -> Ask:
-    """What the wish needs when nothing of it is seated."""
+def whole_ask(cluster: Cluster, shape: InstanceType | None, now: Instant) -> Ask:
+    """What the wish needs when nothing of it is seated; what was promised to it stands against nobody else."""
     spec = cluster.spec
-    control = 0 if spec.single_node else len(CONTROL)
-    return Ask(spec.region, spec.gpu_type, shape.gpus if shape else 8, spec.workers, control)
+    return Ask(
+        spec.region,
+        spec.gpu_type,
+        shape.gpus if shape else 8,
+        spec.workers,
+        control=0 if spec.single_node else len(CONTROL),
+        ends_at=held_until(cluster),
+        at=now,
+        promised=spec.billing is not Billing.ON_DEMAND,
+    )
 
 
 def whole_seats(
@@ -39,6 +48,7 @@ def whole_seats(
             grant=grant,
             because=because,
             at=at,
+            ends_at=held_until(cluster),
         )
         for role, ordinal, grant in grants
     ]

@@ -7,6 +7,7 @@ from muster.contracts.store import Expect, Find, Op, Replace, Store
 from muster.core.capacity.placement import Grant, Placement
 from muster.core.clusters.access import saved_keys
 from muster.core.clusters.nodes import Seat, free_ordinals, seat
+from muster.core.clusters.terms import held_until
 from muster.errors import NotFound, QuotaExceeded
 from muster.model.access import SshKey
 from muster.model.accounts import Project
@@ -99,4 +100,5 @@ class Seating:
             grant=grant,
             because="accepted",
             at=now,
+            ends_at=held_until(cluster),
         )

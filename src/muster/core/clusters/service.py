@@ -32,9 +32,12 @@ from muster.core.clusters.explain import Explanation, explain
 from muster.core.clusters.mounts import attach_ops, detach_ops
 from muster.core.clusters.nodes import seat_ops
 from muster.core.clusters.requests import new_request
+from muster.core.clusters.reseat import whole_ask
 from muster.core.clusters.seating import PLACE_TRIES_MAX, Seating
 from muster.core.clusters.snapshot import ClusterView, load_mounts, load_view
+from muster.core.clusters.terms import held_until
 from muster.core.clusters.views import Views
+from muster.core.clusters.windows import Windows
 from muster.core.clusters.wishes import target_of
 from muster.core.guarded import guarded, require_version, submit
 from muster.core.idempotency import Once
@@ -78,6 +81,7 @@ class ClusterService(Views):
             store, clock, entropy, catalog, capacity, orchestrator, self.just_made, issuers, purse
         )
         self._seating = Seating(store, entropy)
+        self._windows = Windows(store, clock, entropy, catalog, capacity)
         self._orchestrator = orchestrator
         self._targets: dict[str, tuple[int, Target | None]] = {}
 
@@ -121,8 +125,11 @@ class ClusterService(Views):
             return await self._grow(actor, view, spec, growth, note)
         groups = await group_ops(self._store, cluster.project_id, command.security_group_ids or ())
         try:
-            return await self._wish(actor, cluster, operation, spec=spec, ops=groups, note=note, **renamed)
+            ops = [*groups, *await self._windows.moved_ops(cluster, spec)]
+            return await self._wish(actor, cluster, operation, spec=spec, ops=ops, note=note, **renamed)
         except UniqueViolation as taken:
+            if taken.rule == "calendar_cell":
+                raise OutOfStock("others were faster", hint="ask once more") from taken
             raise NameTaken(f"there is a cluster named {command.name}", field="name") from taken
 
     async def _next_spec(self, view: ClusterView, command: UpdateCluster) -> tuple[ClusterSpec, int]:
@@ -166,7 +173,7 @@ class ClusterService(Views):
         self, actor: Actor, view: ClusterView, spec: ClusterSpec, growth: int, note: Note | None
     ) -> Cluster:
         gpus = view.instance_type.gpus if view.instance_type else admission.WHOLE_HOST_GPUS
-        ask = Ask(spec.region, spec.gpu_type, gpus, growth)
+        ask = Ask(spec.region, spec.gpu_type, gpus, growth, at=self._clock.now(), ends_at=held_until(view.cluster))
         await self._capacity.fits_ever(ask)
         guard = await self._admitted(view.cluster, spec, growth, gpus)
         return await self._seat_and_wish(actor, view, ask, "resize", spec=spec, guard=guard, note=note)
@@ -197,7 +204,10 @@ class ClusterService(Views):
             seats = self._seating.more_seats(view.cluster, view.nodes, placement, now)
             ops = seat_ops(seats)
             try:
-                return await self._wish(actor, view.cluster, operation, spec=spec, ops=[*ops, *guard], note=note)
+                ops += [*self._capacity.guard(placement), *guard]
+                if ask.promised:
+                    ops += await self._windows.bind_ops(view.cluster, True)
+                return await self._wish(actor, view.cluster, operation, spec=spec, ops=ops, note=note)
             except UniqueViolation:
                 await self._capacity.refused(placement)
             except BaseException:
@@ -218,7 +228,9 @@ class ClusterService(Views):
         features = self._orchestrator.features(cluster.spec.type) or frozenset()
         if Feature.PAUSE not in features:
             raise WrongPhase("this fleet cannot pause clusters", hint="delete it; its volumes stay")
-        return await self._wish(actor, cluster, "pause", spec=msgspec.structs.replace(cluster.spec, paused=True))
+        ops = await self._windows.bind_ops(cluster, False)
+        spec = msgspec.structs.replace(cluster.spec, paused=True)
+        return await self._wish(actor, cluster, "pause", spec=spec, ops=ops)
 
     async def resume(self, actor: Actor, id: str, *, if_version: int | None = None) -> Cluster:
         return await guarded(lambda: self._resume(actor, id, if_version))
@@ -233,9 +245,8 @@ class ClusterService(Views):
             raise WrongPhase("it is still being paused", hint="wait until its nodes are off")
         spec = msgspec.structs.replace(cluster.spec, paused=False)
         gpus = view.instance_type.gpus if view.instance_type else admission.WHOLE_HOST_GPUS
-        control = 0 if spec.single_node else 2
         guard = await self._admitted(cluster, spec, spec.workers, gpus)
-        ask = Ask(spec.region, spec.gpu_type, gpus, spec.workers, control)
+        ask = whole_ask(cluster, view.instance_type, self._clock.now())
         return await self._seat_and_wish(actor, view, ask, "resume", spec=spec, guard=guard)
 
     async def restart(
@@ -318,7 +329,8 @@ class ClusterService(Views):
             )
         now = self._clock.now()
         spec = msgspec.structs.replace(cluster.spec, force=force or cluster.spec.force)
-        return await self._wish(actor, cluster, "delete", spec=spec, delete_wished_at=now, live_name=None)
+        ops = await self._windows.end_ops(cluster)
+        return await self._wish(actor, cluster, "delete", spec=spec, ops=ops, delete_wished_at=now, live_name=None)
 
     async def _wish(
         self,
@@ -340,7 +352,11 @@ class ClusterService(Views):
         message = f"{operation} {cluster.name}"
         event = audit(actor, "cluster", f"{operation}_wished", wished, at=now, message=message, data=note)
         batch = [Replace(wished), *ops, Insert(request), Wake("cluster", cluster.id, now)]
-        await submit(self._store, Batch(Step.CLUSTER_WISH, batch, [event]))
+        try:
+            await submit(self._store, Batch(Step.CLUSTER_WISH, batch, [event]))
+        except BaseException:
+            self._windows.doubt(cluster)
+            raise
         return wished
 
     # --- read -----------------------------------------------------------------------------------------------------

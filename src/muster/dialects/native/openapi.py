@@ -35,6 +35,8 @@ QUERY: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "project_id": (_TEXT, "of this project; the key's own when left out"),
     "account_id": (_TEXT, "of this account"),
     "region": (_TEXT, "in this region"),
+    "gpu_type": (_TEXT, "of this GPU type"),
+    "days": ({"type": "integer", "minimum": 1, "maximum": 365, "default": 60}, "so many days from now on"),
     "role": ({"type": "string", "enum": ["gpu", "control"]}, "of this role"),
     "kind": (_TEXT, "about this noun: cluster, volume, …"),
     "resource_id": (_TEXT, "about this one"),

@@ -11,7 +11,7 @@ from typing import Any, Final
 from muster.contracts.http import Call, Handler, Reply, Route, SocketRoute
 from muster.core.house import House
 from muster.dialects.native import billing as money
-from muster.dialects.native import problem, views, wire
+from muster.dialects.native import calendar, problem, views, wire
 from muster.dialects.native.access import Access
 from muster.dialects.native.accounts import Accounts
 from muster.dialects.native.catalog import Shelf
@@ -150,6 +150,39 @@ def fleet_rows(h: Fleet) -> Sequence[Route]:
             fault_free=True,
         ),
         row("DELETE", "/faults/{id}", h.clear, "End a fault", status=204, also=(422,), fault_free=True),
+    )
+
+
+def calendar_rows(h: calendar.Calendar) -> Sequence[Route]:
+    c, many = calendar, views.Listing
+    asked: dict[str, Any] = {"gives": c.Reservation, "status": 201, "also": (402, 422)}
+    one = "/reservations/{id}"
+    return (
+        row(
+            "GET",
+            "/availability",
+            h.availability,
+            "What could be had, day by day",
+            gives=many[c.Free],
+            query=("region", "gpu_type", "days"),
+        ),
+        row("POST", "/quotes", h.quote, "The earliest start and its price, held ten minutes", takes=c.Ask, **asked),
+        row("GET", "/quotes/{id}", h.get, "One quote", gives=c.Reservation),
+        row("DELETE", "/quotes/{id}", h.cancel, "Let a quote go", gives=c.Reservation),
+        row(
+            "GET",
+            "/reservations",
+            h.list,
+            "Reservations, newest first",
+            gives=many[c.Reservation],
+            query=("project_id", *PAGE),
+        ),
+        row("POST", "/reservations", h.reserve, "Promise a window", takes=c.Ask, **asked),
+        row("GET", one, h.get, "One reservation", gives=c.Reservation),
+        row("PATCH", one, h.extend, "Give it another end", takes=c.Extension, gives=c.Reservation, also=(422,)),
+        row("DELETE", one, h.cancel, "Cancel it", gives=c.Reservation),
+        row("GET", "/calendar-lines", h.lines, "How much may be promised", gives=many[c.Line]),
+        row("PATCH", "/calendar-lines/{id}", h.set_policy, "Set the share", takes=c.Policy, gives=c.Line),
     )
 
 
@@ -345,6 +378,7 @@ class Native:
             *account_rows(Accounts(house)),
             *catalog_rows(house),
             *fleet_rows(Fleet(house)),
+            *calendar_rows(calendar.Calendar(house)),
             *cluster_rows(Clusters(house, watch)),
             *volume_rows(Volumes(house, watch)),
             *access_rows(Access(house)),

@@ -105,7 +105,8 @@ def cluster_view(view: ClusterView, simulated: bool) -> views.Cluster:
         **said,
         stuck=False,
         gpus=view.gpus,
-        ends_at=None if spec.ends_at is None else stamp(spec.ends_at),
+        starts_at=None if spec.starts_at is None else stamp(spec.starts_at),
+        ends_at=None if cluster.ends_at is None else stamp(cluster.ends_at),
         ssh_keys=list(spec.ssh_keys),
         security_group_ids=list(spec.security_group_ids),
         config=_config(spec.config),
@@ -221,7 +222,8 @@ C = TypeVar("C", CreateCluster, UpdateCluster)
 
 
 def _command(said: wire.NewCluster | wire.ClusterChange, command: type[C], leave_out: tuple[str, ...] = ()) -> C:
-    fields = asdict(said) | {"ends_at": instant(said.ends_at)}
+    fields = asdict(said)
+    fields |= {name: instant(fields[name]) for name in ("starts_at", "ends_at") if name in fields}
     return msgspec.convert({k: v for k, v in fields.items() if k not in leave_out}, command, from_attributes=True)
 
 

@@ -273,6 +273,7 @@ class Cluster(View, frozen=True, kw_only=True):
     gpus: int
     image_id: str
     billing: Billing
+    starts_at: Stamp | None
     ends_at: Stamp | None
     failover: bool
     paused: bool

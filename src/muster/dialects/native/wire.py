@@ -224,7 +224,11 @@ class NewCluster(Body, frozen=True, kw_only=True):
     image_id: Id = ""
     project_id: Id | None = None
     billing: Billing = Billing.ON_DEMAND
+    starts_at: Moment | None = None
     ends_at: Moment | None = None
+    duration_days: Annotated[float, Meta(gt=0, le=365)] | None = None
+    quote_id: Id = ""
+    queue: bool = False
     failover: bool = False
     deletion_protection: bool = False
     ssh_keys: tuple[Text, ...] = ()

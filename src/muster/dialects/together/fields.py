@@ -270,7 +270,7 @@ ANSWERS: Final[tuple[Section, ...]] = (
             derived node_lifecycle_events: workers that came and went, for 72 hours
             derived volumes: those that are mounted
             derived phase_transitions: the cluster's history
-            derived conditions: Updating, NodesMissing, Stuck (ours)
+            derived conditions: Updating, Ending, NodesMissing, Stuck (ours)
             spoken add_ons: those that are enabled
             spoken cluster_config: as set
             spoken install_traefik: whether the load balancer is TRAEFIK

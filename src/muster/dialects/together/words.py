@@ -117,6 +117,7 @@ TRIGGER: Final[dict[RemediationTrigger, str]] = {
 }
 CONDITION: Final[dict[str, str]] = {
     "Updating": "Updating",
+    "Ending": "Ending",
     "NodesMissing": "NodesMissing",
     "Stuck": "Stuck",
 }

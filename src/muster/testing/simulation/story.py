@@ -361,6 +361,13 @@ async def a_budget_is_spent(story: Story) -> None:
     await story.cluster_is("ready", 2)
 
 
+async def a_quote_expires(story: Story) -> None:
+    """calendar.write, reservation.accept, reservation.record"""
+    body = {"gpu_type": "H100_SXM", "gpus": 8, "days": 2}
+    quote = await story.ask("POST", "/quotes", body, once="quote")
+    await story.until("expired", f"/quotes/{quote['id']}", lambda seen: seen["state"] == "expired")
+
+
 async def everything_goes(story: Story) -> None:
     """cluster.gone, volume.record, ensure_absent"""
     await story.ask("DELETE", f"/clusters/{story.ids['cluster']}", also=(404,))
@@ -384,6 +391,7 @@ ACTS: Final[tuple[Callable[[Story], Awaitable[None]], ...]] = (
     a_node_is_taken_back,
     a_price_changes,
     a_budget_is_spent,
+    a_quote_expires,
     everything_goes,
 )
 

@@ -1,0 +1,275 @@
+"""Clusters in time, with the real engine under the virtual clock: reserved, scheduled, quoted, queued, extended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.clock import SeededEntropy
+from muster.contracts.steps import Step
+from muster.contracts.store import Find
+from muster.core.capacity.reservations import ReserveAsk
+from muster.core.clusters.commands import CreateCluster, UpdateCluster
+from muster.core.demo import demo_catalog
+from muster.core.hosts.service import HostSpec
+from muster.engine.engine import Pace
+from muster.errors import Invalid, NotFound, OutOfStock, WrongPhase
+from muster.model.accounts import SYSTEM, Actor, Role
+from muster.model.base import DAY, HOUR, MINUTE
+from muster.model.capacity import Booking, Reservation, ReservationState
+from muster.model.clusters import Billing, Cluster, ClusterType
+from muster.model.hosts import HostRole, Lease
+from muster.model.phases import Phase
+from muster.substrates.simulated.world import SimulatedWorld
+from muster.testing.simulation.image import Files, Image
+from muster.testing.simulation.loop import VirtualClock, VirtualLoop
+
+REGION, GPU = "us-central-8", "H100_SXM"
+PACE = Pace(full_pass_ms=600_000, look_again_ms=300_000, idle_ms=20_000)  # days pass here, and nobody hurries
+
+
+class NoFailpoints:
+    """Nothing goes wrong by itself."""
+
+    async def before(self, step: Step) -> None:
+        return None
+
+    async def after(self, step: Step) -> None:
+        return None
+
+
+class Cast:
+    def __init__(self, image: Image[NoFailpoints], clock: VirtualClock) -> None:
+        self.image, self.clock, self.house = image, clock, image.house
+        self.tenant = SYSTEM
+
+    async def furnish(self, hosts: int = 8) -> None:
+        house = self.house
+        await house.catalog.put_all(SYSTEM, demo_catalog(0))
+        account = await house.accounts.create_account(SYSTEM, name="acme", postpaid=True)
+        project = await house.accounts.create_project(SYSTEM, account_id=account.id, name="lab")
+        self.tenant = Actor(role=Role.ADMIN, name="ann", account_id=account.id, project_id=project.id)
+        specs = [
+            HostSpec(name=f"h-{n}", region=REGION, gpu_type=GPU, slots=8, cpus=192, memory_gib=2048)
+            for n in range(hosts)
+        ]
+        control = HostSpec(name="c", region=REGION, role=HostRole.CONTROL, slots=32, cpus=64, memory_gib=256)
+        await house.hosts.import_hosts(SYSTEM, [*specs, control])
+
+    async def create(self, name: str, gpus: int = 16, **fields: Any) -> Cluster:
+        command = CreateCluster(
+            name=name, type=ClusterType.SLURM, region=REGION, gpu_type=GPU, gpus=gpus, use_saved_keys=False, **fields
+        )
+        return await self.house.clusters.create(self.tenant, command)
+
+    async def look(self, cluster: Cluster) -> Cluster:
+        found = await self.house.store.get(Cluster, cluster.id)
+        assert found is not None
+        return found
+
+    async def until(self, cluster: Cluster, *phases: Phase, hours: float = 3) -> Cluster:
+        for _ in range(round(hours * 360)):
+            found = await self.look(cluster)
+            if found.phase in phases:
+                return found
+            await self.clock.sleep(10)
+        raise AssertionError(f"still {found.phase}: {found.because}; {found.status.waiting_for}")
+
+    async def reservation(self, cluster: Cluster) -> Reservation:
+        [found] = await self.house.store.find(Find(Reservation, equals={"cluster_id": cluster.id}))
+        return found
+
+    async def leases(self, cluster: Cluster) -> list[Lease]:
+        return await self.house.store.find(Find(Lease, equals={"cluster_id": cluster.id}))
+
+
+def play(tmp_path: Path, story: Callable[[Cast], Awaitable[None]]) -> None:
+    loop = VirtualLoop()
+    clock = VirtualClock(loop)
+
+    async def whole() -> None:
+        entropy = SeededEntropy(1)
+        world = SimulatedWorld.open(":memory:", clock, seed=1, time_scale=1.0)
+        image = Image(Files(tmp_path / "m.db", world), clock, entropy, NoFailpoints(), pace=PACE, api=False)
+        cast = Cast(image, clock)
+        try:
+            await cast.furnish()
+            image.start()
+            await story(cast)
+        finally:
+            await image.drop()
+            world.close()
+
+    try:
+        loop.run_until_complete(whole())
+    finally:
+        loop.close()
+
+
+def test_a_scheduled_cluster_is_ready_by_its_start_and_goes_at_its_end(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        first = await cast.until(await cast.create("first"), Phase.READY)  # so that provisioning was measured
+        now = cast.clock.now()
+        starts_at, ends_at = now + 5 * HOUR, now + 8 * HOUR
+        made = await cast.create("night", 32, billing=Billing.SCHEDULED, starts_at=starts_at, ends_at=ends_at)
+        assert made.phase is Phase.SCHEDULED
+        assert not await cast.leases(made)
+        assert (await cast.look(first)).phase is Phase.READY
+        ready = await cast.until(made, Phase.READY, hours=6)
+        assert ready.status.first_ready_at is not None
+        assert starts_at - HOUR <= ready.status.first_ready_at <= starts_at
+        assert {lease.ends_at for lease in await cast.leases(made)} == {ends_at}
+        assert (await cast.reservation(made)).state is ReservationState.ACTIVE
+        gone = await cast.until(made, Phase.GONE, hours=6)
+        assert ends_at <= (gone.gone_at or 0) <= ends_at + 10 * MINUTE
+        events = await cast.house.store.events(after=0, limit=500, resource_id=made.id)
+        notices = [event for event in events if event.type == "cluster.ending"]
+        assert len(notices) == 1
+        assert notices[0].at < ends_at
+        await cast.clock.sleep(120)
+        assert (await cast.reservation(made)).state is ReservationState.ENDED
+        assert not await cast.house.store.find(Find(Booking))
+
+    play(tmp_path, story)
+
+
+def test_what_is_scheduled_is_kept_from_on_demand(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        now = cast.clock.now()
+        made = await cast.create(
+            "later", 32, billing=Billing.SCHEDULED, starts_at=now + 5 * HOUR, ends_at=now + 8 * HOUR
+        )
+        with pytest.raises(OutOfStock, match="promised"):
+            await cast.create("greedy", 40)
+        brief = await cast.create("brief", 64, ends_at=now + 2 * HOUR)
+        await cast.until(brief, Phase.READY)
+        await cast.until(brief, Phase.GONE)
+        await cast.create("modest", 32)
+        await cast.until(made, Phase.READY, hours=5)
+
+    play(tmp_path, story)
+
+
+def test_reserved_lasts_so_long_from_ready_gives_the_rest_back_and_is_extended(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        made = await cast.create("term", 16, billing=Billing.RESERVED, duration_days=0.25)
+        ready = await cast.until(made, Phase.READY)
+        assert ready.ends_at == (ready.status.first_ready_at or 0) + 6 * HOUR
+        await cast.clock.sleep(700)
+        assert (await cast.reservation(made)).ends_at == ready.ends_at
+        longer = (ready.ends_at or 0) + HOUR
+        await cast.house.clusters.update(cast.tenant, made.id, UpdateCluster(ends_at=longer))
+        assert (await cast.reservation(made)).ends_at == longer
+        assert {lease.ends_at for lease in await cast.leases(made)} == {longer}
+        with pytest.raises(Invalid):
+            await cast.house.clusters.update(cast.tenant, made.id, UpdateCluster(ends_at=longer + 999 * DAY))
+        gone = await cast.until(made, Phase.GONE, hours=9)
+        assert longer <= (gone.gone_at or 0) <= longer + 10 * MINUTE
+
+    play(tmp_path, story)
+
+
+def test_a_quote_becomes_a_cluster_by_its_id(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        ask = ReserveAsk(GPU, 32, 6 * HOUR, REGION)
+        quote = await cast.house.reservations.quote(cast.tenant, ask)
+        with pytest.raises(OutOfStock):
+            await cast.house.reservations.quote(cast.tenant, ask._replace(starts_at=cast.clock.now()))
+        made = await cast.create("quoted", 32, quote_id=quote.id)
+        assert (await cast.create("quoted", 32, quote_id=quote.id)).id == made.id
+        assert (await cast.reservation(made)).id == quote.id
+        with pytest.raises(WrongPhase, match="taken"):
+            await cast.create("again", 32, quote_id=quote.id)
+        ready = await cast.until(made, Phase.READY)
+        assert ready.ends_at == quote.ends_at
+        with pytest.raises(NotFound):
+            await cast.create("stranger", 32, quote_id="no-such-quote")
+
+    play(tmp_path, story)
+
+
+def test_deleting_gives_the_window_back(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        now = cast.clock.now()
+        times = {"billing": Billing.SCHEDULED, "starts_at": now + DAY, "ends_at": now + 2 * DAY}
+        made = await cast.create("window", 32, **times)
+        with pytest.raises(OutOfStock):
+            await cast.create("other", 32, **times)
+        await cast.house.clusters.delete(cast.tenant, made.id)
+        await cast.until(made, Phase.GONE)
+        await cast.clock.sleep(5)
+        other = await cast.create("other", 32, **times)
+        assert other.phase is Phase.SCHEDULED
+
+    play(tmp_path, story)
+
+
+def test_who_waits_is_told_when_and_why_and_gets_it(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        now = cast.clock.now()
+        brief = await cast.create("brief", 64, ends_at=now + 2 * HOUR)
+        with pytest.raises(OutOfStock):
+            await cast.create("waiting", 16)
+        waits = await cast.create("waiting", 16, queue=True)
+        assert waits.phase is Phase.QUEUED
+        await cast.clock.sleep(30)
+        told = await cast.look(waits)
+        assert "as things stand from" in told.status.waiting_for
+        await cast.until(brief, Phase.GONE, hours=8)
+        await cast.until(waits, Phase.READY)
+
+    play(tmp_path, story)
+
+
+def test_paused_and_resumed_a_reserved_cluster_keeps_its_place(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        made = await cast.create("term", 32, billing=Billing.RESERVED, duration_days=2)
+        await cast.until(made, Phase.READY)
+        await cast.house.clusters.pause(cast.tenant, made.id)
+        await cast.until(made, Phase.PAUSED)
+        while await cast.leases(made):
+            await cast.clock.sleep(5)
+        with pytest.raises(OutOfStock, match="promised"):
+            await cast.create("greedy", 40)
+        await cast.create("modest", 32)
+        await cast.house.clusters.resume(cast.tenant, made.id)
+        await cast.until(made, Phase.READY)
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"billing": Billing.RESERVED}, "duration_days"),
+        ({"billing": Billing.RESERVED, "duration_days": 9_999}, "duration_days"),
+        ({"billing": Billing.SCHEDULED}, "starts_at"),
+        ({"billing": Billing.SCHEDULED, "starts_at": 5}, "starts_at"),
+        ({"starts_at": 5}, "starts_at"),
+        ({"ends_at": 5}, "ends_at"),
+    ],
+)
+def test_times_that_make_no_sense_are_refused(tmp_path: Path, fields: dict[str, Any], field: str) -> None:
+    async def story(cast: Cast) -> None:
+        with pytest.raises(Invalid) as refused:
+            await cast.create("odd", **fields)
+        assert refused.value.field == field
+
+    play(tmp_path, story)
+
+
+def test_the_engine_is_real(tmp_path: Path) -> None:
+    """Two on the same hosts, one after the other: the second begins when the first has gone."""
+
+    async def story(cast: Cast) -> None:
+        now = cast.clock.now()
+        a = await cast.create("a", 32, billing=Billing.SCHEDULED, starts_at=now + HOUR, ends_at=now + 3 * HOUR)
+        b = await cast.create("b", 32, billing=Billing.SCHEDULED, starts_at=now + 5 * HOUR, ends_at=now + 7 * HOUR)
+        await cast.create("c", 32)
+        await asyncio.gather(cast.until(a, Phase.READY, hours=3), cast.until(b, Phase.READY, hours=6))
+
+    play(tmp_path, story)
