@@ -127,7 +127,7 @@ def test_a_file_that_is_not_there_is_a_plain_complaint(tmp_path: Path) -> None:
 def test_the_first_start_furnishes_the_house_from_the_file(tmp_path: Path) -> None:
     (tmp_path / "fleet.yaml").write_text(f"regions: [{{id: a}}]\nhosts:\n  - {HOST}\n")
     (tmp_path / "home").mkdir()
-    flags = {"home": str(tmp_path / "home"), "fleet_file": str(tmp_path / "fleet.yaml"), "port": "0"}
+    flags = {"home": str(tmp_path / "home"), "fleet_file": str(tmp_path / "fleet.yaml"), "fleet": "simulated"}
 
     async def story() -> tuple[list[str], list[Host]]:
         async with AsyncExitStack() as closing:
