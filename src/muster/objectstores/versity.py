@@ -1,6 +1,6 @@
 """The Versity S3 gateway: objects as plain files beneath the home, users told to it through its admin calls.
 
-Leans on signing and httpx. Laws: those of contracts/objects.py. Why this one: docs/decisions/0006-object-storage.md.
+Leans on signing and httpx. Laws: those of contracts/objects.py. Why this one: docs/decisions/0012-object-storage.md.
 """
 
 from __future__ import annotations

@@ -145,10 +145,17 @@ CHOSEN: Final = (
     ("`ignore`", "Taken away on the node after the upload: no pattern of anybody's is put into your shell."),
     ("Outputs", "Up to 1,000 files and 1 GiB are brought home before the job is called over."),
     ("Links", "To one file each, for 15 minutes, readable by whoever holds one."),
+    (
+        "Object storage",
+        "One S3 user per account; rotating keeps the access key. Bucket names: small letters, digits, hyphens.",
+    ),
     ("Closing /job/push", "1000 well; 4001 unknown key, 4002 balance, 4003 not allowed, 4000 anything else."),
     ("Simulated fleets", "`tp ssh` is refused; jobs upload nothing, print what they would have run and end."),
 )
 REFUSED: Final = (
-    ("Object storage", "`tp object-storage` answers that this server has none yet."),
+    (
+        "Object storage where there is none",
+        "Unless the operator started it (`--object-storage on`), refused in a sentence.",
+    ),
     ("WebSocket forms of tp 0.0.6 and older", "Not spoken: upgrade to 0.0.7 or newer."),
 )
