@@ -224,6 +224,20 @@ def resume(session: Session, name_or_id: str, wait: bool, timeout: float) -> Non
     done(session, session.client.clusters.resume(found["id"]), wait, timeout)
 
 
+@cluster.command("restart", cls=Verb)
+@click.argument("name_or_id")
+@click.option("--all", "control", is_flag=True, help="The controller and the login node too.")
+@yes_option
+@wait_option
+@timeout_option
+@click.pass_obj
+def restart(session: Session, name_or_id: str, control: bool, yes: bool, wait: bool, timeout: float) -> None:
+    """Boot a cluster's workers anew, in place."""
+    found = session.client.clusters.find(name_or_id)
+    session.confirm(f"Restart {found['name']}? What runs on it ends.", yes)
+    done(session, session.client.clusters.restart(found["id"], control=control), wait, timeout)
+
+
 @cluster.command("delete", cls=Verb)
 @click.argument("names_or_ids", nargs=-1, required=True)
 @click.option("--force", is_flag=True, help="Without waiting for running jobs.")

@@ -117,6 +117,15 @@ class Clusters(Waitable, Patchable, Deletable):
     def resume(self, id: str) -> Thing:
         return self._do("POST", id, "resume")
 
+    def restart(self, id: str, *, control: bool = False) -> Thing:
+        return self._do("POST", id, "restart", {"control": control})
+
+    def attach_ip(self, id: str, reserved_ip_id: str) -> Thing:
+        return self._do("POST", id, "address", {"reserved_ip_id": reserved_ip_id})
+
+    def detach_ip(self, id: str, reserved_ip_id: str) -> None:
+        self._transport.call("DELETE", f"{self._path}/{id}/address/{reserved_ip_id}")
+
     def nodes(self, id: str) -> list[Thing]:
         items: list[Thing] = self._do("GET", id, "nodes")["items"]
         return items

@@ -45,6 +45,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("PATCH", "/projects/{id}"): {"name": "stolen"},
     ("PATCH", "/clusters/{id}"): {"failover": True},
     ("POST", "/clusters/{id}/mounts"): {"volume_id": "VOLUME"},
+    ("POST", "/clusters/{id}/address"): {"reserved_ip_id": "IP"},
     ("PATCH", "/volumes/{id}"): {"size_gib": 4096},
     ("PUT", "/security-groups/{id}"): {"rules": []},
     ("POST", "/hosts/{id}/cordon"): {"reason": "mine now"},

@@ -170,22 +170,3 @@ def test_another_action_is_refused_and_so_is_one_on_a_cluster_that_is_not_there_
     made = tenant.create()
     tenant.bad("PUT", f"{CLUSTERS}{made['id']}/", "detail", json={"action": "restart_workers"})
     operator.delete(f"/muster/v1/faults/{fault['id']}")
-
-
-# --- one model ----------------------------------------------------------------------------------------------------
-
-
-def test_a_cluster_is_the_same_through_every_door(tenant: Tenant) -> None:
-    made = tenant.create(no_of_nodes=2)
-    tenant.running(made["id"])
-    together = tenant.native.get(f"/v1/compute/clusters/{made['uuid']}").json()
-    native = tenant.native.get(f"/muster/v1/clusters/{made['uuid']}").json()
-    tensorpool = tenant.native.get(f"/cluster/info/{made['uuid']}").json()
-    assert together["cluster_name"] == native["name"] == made["name"]
-    assert (together["status"], native["phase"], native["workers"]) == ("Ready", "ready", 2)
-    assert made["name"] in json.dumps(tensorpool)
-    said = {"name": "from-muster", "type": "slurm", "region": LOCATION, "gpu_type": "H100_SXM", "gpus": 8}
-    other = tenant.native.post("/muster/v1/clusters", json=said).json()
-    told = {cluster["uuid"]: cluster for cluster in tenant.good("GET", CLUSTERS)}
-    assert told[other["id"]]["name"] == "from-muster"
-    assert told[other["id"]]["sku_item_price_id"] == made["sku_item_price_id"]

@@ -123,10 +123,12 @@ def test_from_the_key_to_the_last_srun(here: Tenant, tmp_path: Path) -> None:
     assert ssh(second, host, port, "true").returncode == 0
     assert ssh(first, host, port, "true").returncode != 0
 
-    # every worker booted anew in place, and at work again
-    here.good("PUT", f"{CLUSTERS}{made['id']}/", json={"action": "restart_workers"})
-    here.running(made["id"])
-    assert len(ssh(second, host, port, "srun -N3 hostname").stdout.split()) == 3
+    # booted anew in place, the workers and then everyone, and at work again
+    for action in ("restart_workers", "restart_cluster"):
+        here.good("PUT", f"{CLUSTERS}{made['id']}/", json={"action": action})
+        here.running(made["id"])
+        ran = ssh(second, host, port, "srun -N3 hostname")
+        assert len(ran.stdout.split()) == 3, (action, ran)
 
     # without the address there is still the machine's own door
     here.good("PUT", f"{CLUSTERS}{made['id']}/", json={"action": "detach_ip", "reserved_ip_id": ip["id"]})

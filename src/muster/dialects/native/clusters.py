@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from muster.contracts.http import Call, Reply
+from muster.core.clusters.boots import EVERYONE, WORKERS
 from muster.core.clusters.snapshot import ClusterView
 from muster.core.house import House
 from muster.core.idempotency import Once, digest_of
@@ -128,6 +129,20 @@ class Clusters:
 
     async def resume(self, call: Call) -> Reply:
         await self._clusters.resume(call.actor, call.params["id"], if_version=if_match(call))
+        return await self._told(call, call.params["id"], 202)
+
+    async def restart(self, call: Call) -> Reply:
+        roles = EVERYONE if read(call, wire.RestartBody).control else WORKERS
+        await self._clusters.restart(call.actor, call.params["id"], roles, if_version=if_match(call))
+        return await self._told(call, call.params["id"], 202)
+
+    async def attach_ip(self, call: Call) -> Reply:
+        said = read(call, wire.AddressBody)
+        await self._clusters.attach_ip(call.actor, call.params["id"], said.reserved_ip_id)
+        return await self._told(call, call.params["id"], 202)
+
+    async def detach_ip(self, call: Call) -> Reply:
+        await self._clusters.detach_ip(call.actor, call.params["id"], call.params["ip_id"])
         return await self._told(call, call.params["id"], 202)
 
     async def attach(self, call: Call) -> Reply:

@@ -211,6 +211,16 @@ class MountBody(Body, frozen=True, kw_only=True):
     read_only: bool = False
 
 
+class RestartBody(Body, frozen=True, kw_only=True):
+    """The workers, and with `control` the controller and the login too."""
+
+    control: bool = False
+
+
+class AddressBody(Body, frozen=True, kw_only=True):
+    reserved_ip_id: Id
+
+
 class NewCluster(Body, frozen=True, kw_only=True):
     """`gpus` is the total. `region` left out is the one with most room; `image_id` left out is its newest."""
 

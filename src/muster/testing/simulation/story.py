@@ -301,6 +301,12 @@ async def it_resumes(story: Story) -> None:
     await story.cluster_is("ready", 2)
 
 
+async def it_restarts(story: Story) -> None:
+    """Every node is booted anew, once, however often whoever does it dies meanwhile."""
+    await story.ask("POST", f"/clusters/{story.ids['cluster']}/restart", {"control": True})
+    await story.cluster_is("ready", 2)
+
+
 async def a_host_dies(story: Story) -> None:
     """degraded, substituted by failover; remediation.record"""
     cluster = await story.cluster_is("ready", 2)
@@ -386,6 +392,7 @@ ACTS: Final[tuple[Callable[[Story], Awaitable[None]], ...]] = (
     the_volume_grows,
     it_pauses,
     it_resumes,
+    it_restarts,
     a_host_dies,
     a_node_is_repaired,
     a_node_is_taken_back,
