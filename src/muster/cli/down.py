@@ -48,6 +48,15 @@ def down(home: str | None, every: bool, keep_clusters: bool, timeout: float, yes
         take_down(client, every, timeout, yes)
     if info is not None:
         stop_server(where, info)
+    leave_machine(where)
+
+
+def leave_machine(home: Path) -> None:
+    """With its nodes gone, the root process goes too; who is not root leaves it to notice by itself."""
+    if os.geteuid() == 0 and (home / "hostd").is_dir():
+        from muster.hostd.launch import dismiss
+
+        dismiss(home)
 
 
 @contextlib.contextmanager

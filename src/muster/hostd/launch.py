@@ -7,11 +7,14 @@ interpreter and its code even where they lie below a directory that is closed to
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
@@ -20,6 +23,7 @@ from muster.errors import DriverError
 from muster.hostd import linux
 from muster.hostd.machine import incapable, install_packages, unfit
 from muster.hostd.rootfs import ensure_rootfs
+from muster.hostd.traces import hostds
 
 SYSTEM_USER: Final = "muster"
 _WAIT_STEPS, _WAIT_SECONDS = 600, 0.02
@@ -77,6 +81,17 @@ def _start(home: Path, cache: Path) -> str:
             continue
         return f"hostd ended with {code}; see {home / 'hostd.log'}"
     return f"hostd does not answer; see {home / 'hostd.log'}"
+
+
+def dismiss(home: Path) -> None:
+    """hostd ends now, rather than when it notices that nobody needs it. Nodes, where there are any, run on."""
+    for pid in hostds(home):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    for _ in range(_WAIT_STEPS):
+        if not hostds(home):
+            return
+        time.sleep(_WAIT_SECONDS)
 
 
 def system_user() -> str:

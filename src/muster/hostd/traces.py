@@ -85,7 +85,7 @@ def _read(path: Path) -> _Owned | None:
 def _accounted(trace: Trace, home: Home) -> bool:
     kind, key = trace.needs
     if kind == "hostd":
-        return _has_records(home) or any(_is_hostd(Path(f"/proc/{pid}"), home) for pid in _pids())
+        return _has_records(home) or bool(hostds(home.path))
     return kind != "" and (home.path / "hostd" / f"{kind}s" / key / "record.json").exists()
 
 
@@ -167,7 +167,7 @@ def _why_ours(directory: Path, home: Home, networks: dict[str, str]) -> tuple[st
     marker = re.search(rf"MUSTER_FABRIC={home.id}/([^\0]+)", _text(directory / "environ"))
     if marker is not None:
         return "fabric", marker[1]
-    if _is_hostd(directory, home):
+    if _is_hostd(directory, home.path):
         return "hostd", ""
     points = (line.split()[4] for line in _text(directory / "mountinfo").splitlines())
     if any(_below(point, home.marks) for point in points):
@@ -176,9 +176,14 @@ def _why_ours(directory: Path, home: Home, networks: dict[str, str]) -> tuple[st
     return ("", "") if network in networks else None
 
 
-def _is_hostd(directory: Path, home: Home) -> bool:
+def hostds(home: Path) -> list[int]:
+    """The hostd of this home: one, or none; two for the moment in which the second learns of the first."""
+    return [pid for pid in _pids() if _is_hostd(Path(f"/proc/{pid}"), home.resolve())]
+
+
+def _is_hostd(directory: Path, home: Path) -> bool:
     words = _text(directory / "cmdline").split("\0")
-    return "muster.hostd" in words and str(home.path) in words
+    return "muster.hostd" in words and str(home) in words
 
 
 def _networks(home: Home) -> dict[str, str]:

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from muster.hostd.traces import hostds
 from muster.testing.local import PATIENCE_SECONDS, cache
 
 MUSTER = [sys.executable, "-m", "muster.cli.main"]
@@ -86,27 +87,10 @@ class LocalServer:
             self.up()
 
     def down(self) -> None:
-        """Everything ended, the server stopped; hostd is not waited for to notice that nobody needs it."""
+        """Everything ended, the server stopped, and hostd with it."""
         if self.died:
             self.up()
         self.muster("down", "--all", "--yes", seconds=120)
         assert self._process is not None
         self._process.wait(PATIENCE_SECONDS)
-        for pid in self._hostds():
-            os.kill(pid, signal.SIGTERM)
-        for _ in range(int(PATIENCE_SECONDS / 0.05)):
-            if not self._hostds():
-                return
-            time.sleep(0.05)
-        raise AssertionError("hostd would not end")
-
-    def _hostds(self) -> list[int]:
-        found = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = path.read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"muster.hostd" in words and str(self.home).encode() in words:
-                found.append(int(path.parts[2]))
-        return found
+        assert hostds(self.home) == [], "who takes all down leaves no root process"
