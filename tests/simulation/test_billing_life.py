@@ -9,6 +9,7 @@ from typing import Any
 
 from muster.clock import SeededEntropy
 from muster.core.demo import demo_catalog
+from muster.dialects.native.translate import stamp
 from muster.engine.engine import Pace
 from muster.model.accounts import SYSTEM, Role
 from muster.model.base import DAY, HOUR, MINUTE
@@ -43,7 +44,9 @@ class Town:
     async def found(self) -> None:
         house = self.image.house
         await house.catalog.put_all(SYSTEM, demo_catalog(self.clock.now()))
-        await house.hosts.import_hosts(SYSTEM, [gpu_host("gpu-0", "leaf-0"), control_host("control-0")])
+        await house.hosts.import_hosts(
+            SYSTEM, [*(gpu_host(f"gpu-{n}", "leaf-0") for n in range(4)), control_host("control-0")]
+        )
         account = await house.accounts.create_account(SYSTEM, name="lab")
         project = await house.accounts.create_project(SYSTEM, account_id=account.id, name="lab")
         _, self.key = await house.accounts.create_key(SYSTEM, name="k", role=Role.ADMIN, project_id=project.id)
@@ -108,7 +111,7 @@ def test_refused_paid_for_out_of_credit_and_back(tmp_path: Path) -> None:
         _, balance = await town.call("GET", "/billing")
         assert balance["state"] == "unfunded"
         assert -23_920_000 // 60 < balance["balance_micro"] <= 0, "never more than a minute below"
-        await town.until("/capacity", lambda seen: any(row["free_nodes"] == 1 for row in seen["items"]))
+        await town.until("/capacity", lambda seen: any(row["free_nodes"] == 4 for row in seen["items"]))
         status, _ = await town.call("POST", "/clusters", {**WISH, "name": "another"})
         assert status == 402
         await town.top_up(100)
@@ -139,5 +142,36 @@ def test_an_outage_is_the_operators_and_the_grace_ends_it_all(tmp_path: Path) ->
         assert -23_920_000 // 60 < balance["balance_micro"] <= 0
         await town.until(f"/clusters/{cluster['id']}", lambda seen: seen is None, within=4 * DAY)
         await town.until(f"/volumes/{volume['id']}", lambda seen: seen is None, within=HOUR)
+
+    live(tmp_path, story)
+
+
+def test_a_reserved_cluster_is_paid_for_at_once_and_runs_without_credit(tmp_path: Path) -> None:
+    async def story(town: Town) -> None:
+        wish = {**WISH, "billing": "reserved", "duration_days": 30}
+        prices = await town.image.house.billing.prices(region="us-central-8")
+        [term] = [p.micro for p in prices if (p.item, p.committed_days) == ("8xH100_SXM", 30)]
+        await town.top_up(term // DOLLAR)
+        status, refusal = await town.call("POST", "/clusters", wish)
+        assert (status, refusal.get("details", {}).get("needed_micro")) == (402, term), refusal
+        await town.top_up(1)
+        status, cluster = await town.call("POST", "/clusters", wish)
+        assert status == 201
+        ready = await town.phase(cluster["id"], "ready")
+        _, balance = await town.call("GET", "/billing")
+        assert balance["ledger_micro"] == (term // DOLLAR + 1) * DOLLAR - term
+        assert balance["micro_per_hour"] == 0, "what is paid for is not metered"
+        later = stamp(int(town.clock.now()) + 40 * DAY)
+        status, refusal = await town.call("PATCH", f"/clusters/{cluster['id']}", {"ends_at": later})
+        assert (status, refusal["code"]) == (402, "insufficient_balance")
+        await town.top_up(10_000)
+        status, _ = await town.call("PATCH", f"/clusters/{cluster['id']}", {"ends_at": later})
+        assert status == 202
+        entries = await town.image.house.billing.entries(SYSTEM, account_id=town.account)
+        paid = sorted(entry.micro for entry in entries.items if entry.kind is EntryKind.CONTRACT)
+        assert len(paid) == 2
+        assert paid[1] == term
+        assert 9 * 24 * 23_920_000 < paid[0] < 11 * 24 * 23_920_000
+        assert ready["phase"] == "ready"
 
     live(tmp_path, story)

@@ -12,11 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from muster.clock import SeededEntropy
-from muster.contracts.metering import Agreement
+from muster.contracts.metering import Agreement, Want
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Find, Insert, Replace
 from muster.core.billing.booking import top_up_entry
-from muster.core.billing.purse import HousePurse
+from muster.core.billing.purse import HousePurse, term_cost
 from muster.core.billing.verify import verify
 from muster.core.catalog.service import CatalogService
 from muster.core.clusters.commands import MountWish
@@ -90,7 +90,8 @@ def test_a_promise_is_paid_in_the_batch_that_gives_it(tmp_path: Path) -> None:
         purse = HousePurse(store, clock)
         project = await store.get(Project, "p")
         assert project is not None
-        promise = Agreement("r", "c", 100, clock.now(), clock.now() + DAY, "30 days of 8xH")
+        want = Want("8xH", "eu", 1, "reserved")
+        promise = Agreement("r", "c", want, clock.now(), clock.now() + DAY, micro=100, memo="30 days of 8xH")
         with pytest.raises(InsufficientBalance) as refused:
             await purse.agree(project, promise, "ada")
         assert refused.value.details["missing_micro"] == 100
@@ -107,6 +108,21 @@ def test_a_promise_is_paid_in_the_batch_that_gives_it(tmp_path: Path) -> None:
         assert (await verify(store)).holds
 
     told(tmp_path, story)
+
+
+def test_a_term_has_its_own_price_or_is_paid_by_the_hour() -> None:
+    def price(id: str, billing: str, micro: int, days: int = 0) -> Price:
+        unit = "term" if days else "node_hour"
+        return Price(
+            id=id, item="8xH", region="eu", billing=billing, committed_days=days, unit=unit, micro=micro, valid_from=1
+        )
+
+    prices = [price("h", "on_demand", 10), price("t", "reserved", 1_000, 30), price("s", "scheduled", 8)]
+    reserved, scheduled = Want("8xH", "eu", 3, "reserved"), Want("8xH", "eu", 3, "scheduled")
+    assert term_cost(prices, reserved, 30 * DAY, 5) == 3_000
+    assert term_cost(prices, reserved, 29 * DAY, 5) == 3 * 10 * 24 * 29
+    assert term_cost(prices, scheduled, 2 * HOUR, 5) == 3 * 8 * 2
+    assert term_cost(prices, scheduled, 2 * HOUR, 0) == 0, "not begun"
 
 
 def test_storage_without_credit_is_not_lent(tmp_path: Path) -> None:

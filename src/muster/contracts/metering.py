@@ -25,13 +25,15 @@ class Want(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """Capacity promised for a stretch of time, and its price for the whole of it. `id` is the promise's own."""
+    """Capacity promised for a stretch of time. `id` is the promise's own; `micro` is a price already given for the
+    whole of it, None = what the catalogue says."""
 
     id: str
     resource_id: str
-    micro: int
+    want: Want
     starts_at: Instant
     ends_at: Instant
+    micro: int | None = None
     memo: str = ""
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from muster.contracts.clock import Clock
 from muster.contracts.metering import Agreement, Want
-from muster.contracts.store import Expect, Op, Store
+from muster.contracts.store import Expect, Find, Op, Store
 from muster.core.billing.booking import book_contract
 from muster.core.billing.funds import (
     Funds,
@@ -27,6 +27,7 @@ from muster.errors import InsufficientBalance, QuotaExceeded
 from muster.model.accounts import Account, Project
 from muster.model.base import DAY, SECOND, Instant
 from muster.model.billing import CURRENCY, METERED, MICRO, Book, Budget, Contract, Usage, account_book
+from muster.model.catalog import Price
 
 FIRST: Final = DAY
 BELIEVED: Final = 2 * SECOND
@@ -60,26 +61,31 @@ class HousePurse:
         """The contract and its one entry; the book is expected unchanged, so credit is not promised twice."""
         now = self._clock.now()
         account = await self._store.get(Account, project.account_id)
+        micro = await self._agreed(agreement, now) if agreement.micro is None else agreement.micro
         guard: list[Op] = []
         if account is not None and not account.postpaid:
             book = await self._store.get(Book, account_book(account.id))
             guard = [] if book is None else [Expect(Book, book.id, book.version)]
             usages = await open_of_account(self._store, account.id)
             funds = funds_of(book.micro if book else 0, usages, await price_book(self._store), now)
-            if agreement.micro > 0:
-                _require(funds, agreement.micro, f"it costs {money(agreement.micro)}")
+            _require(funds, micro, f"it costs {money(micro)}")
         contract = Contract(
             id=agreement.id,
             account_id=project.account_id,
             project_id=project.id,
             resource_id=agreement.resource_id,
-            micro=agreement.micro,
+            micro=micro,
             starts_at=agreement.starts_at,
             ends_at=agreement.ends_at,
             memo=agreement.memo,
             created_at=now,
         )
         return [*guard, *book_contract(contract, by=by)]
+
+    async def _agreed(self, agreement: Agreement, now: Instant) -> int:
+        want = agreement.want
+        prices = await self._store.find(Find(Price, equals={"item": want.item, "region": want.region}))
+        return term_cost(prices, want, agreement.ends_at - agreement.starts_at, now)
 
     async def _require_credit(
         self, project: Project, cost: int, usages: Sequence[Usage], prices: PriceBook, now: Instant
@@ -140,6 +146,20 @@ def first_cost(prices: PriceBook, wants: Sequence[Want], now: Instant) -> int:
         if want.billing in METERED
     )
     return spent(sum(rates), FIRST)
+
+
+def term_cost(prices: Sequence[Price], want: Want, lasts_ms: int, now: Instant) -> int:
+    """A term of just so many days has a price of its own; else so many hours are paid for, as they are called."""
+    held = [price for price in prices if price.valid_from <= now]
+    held.sort(key=lambda price: (price.valid_from, price.number, price.id), reverse=True)
+    for price in held:
+        if price.unit == "term" and price.billing == want.billing and price.committed_days * DAY == lasts_ms:
+            return want.quantity * price.micro
+    for billing in (want.billing, "on_demand"):
+        for price in held:
+            if price.unit == "node_hour" and price.billing == billing and not price.committed_days:
+                return spent(want.quantity * share(price), lasts_ms)
+    return 0
 
 
 def money(micro: int) -> str:

@@ -14,7 +14,7 @@ import msgspec.structs
 
 from muster.contracts.clock import Clock, Entropy
 from muster.contracts.issuers import IssuerCheck
-from muster.contracts.metering import FREE, Purse, Want
+from muster.contracts.metering import FREE, Agreement, Purse, Want
 from muster.contracts.orchestrator import Orchestrator
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Find, Insert, Op, Store, Wake
@@ -216,6 +216,7 @@ class Creates:
             image_id=admission.choose_image(command, region, catalog).id,
             single_node=command.single_node,
             billing=command.billing,
+            reserved_workers=None if command.billing is Billing.ON_DEMAND else workers,
             starts_at=command.starts_at,
             begins_at=None if command.starts_at is None else await self._windows.begins_at(command.starts_at),
             ends_at=self._ends_at(command),
@@ -264,6 +265,7 @@ class Creates:
             seats = self._seating.first_seats(cluster, placement, now)
             ops += seat_ops(seats)
             ops += (*self._windows.accepting(window), *self._capacity.guard(placement))
+            ops += await self._paid(actor, project, cluster, drawn)
             more, events = await mount_ops(self._store, self._entropy, actor, cluster, command.mounts, now)
             ops += await group_ops(self._store, project.id, spec.security_group_ids)
             ops += (*more, *await bind_address(self._store, project.id, cluster.id, spec.reserved_ip_id, spec.region))
@@ -294,6 +296,25 @@ class Creates:
             self._windows.lost(window)
             self._capacity.give_back(placement)
             raise
+
+    async def _paid(
+        self, actor: Actor, project: Project, cluster: Cluster, drawn: Reservation | None
+    ) -> Sequence[Op]:
+        """A reserved or scheduled cluster is paid for as a whole, at a quote's price if it was drawn from one."""
+        spec, now = cluster.spec, cluster.created_at
+        if spec.billing is Billing.ON_DEMAND:
+            return ()
+        starts_at = spec.starts_at or now
+        agreement = Agreement(
+            id=cluster.id,
+            resource_id=cluster.id,
+            want=Want(spec.instance_type, spec.region, spec.workers, spec.billing),
+            starts_at=starts_at,
+            ends_at=spec.ends_at or starts_at + (spec.duration_ms or 0),
+            micro=drawn.price_micro if drawn is not None else None,
+            memo=f"{spec.billing} {spec.workers} x {spec.instance_type}: {cluster.name}",
+        )
+        return await self._purse.agree(project, agreement, actor.name)
 
     async def _placed(self, cluster: Cluster, shape: InstanceType, queue: bool) -> tuple[Cluster, Placement]:
         """Its hosts; none yet for one whose window is ahead, or that would rather wait than be refused."""

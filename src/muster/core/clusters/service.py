@@ -13,7 +13,7 @@ import msgspec.structs
 
 from muster.contracts.clock import Clock, Entropy
 from muster.contracts.issuers import IssuerCheck
-from muster.contracts.metering import FREE, Purse, Want
+from muster.contracts.metering import FREE, Agreement, Purse, Want
 from muster.contracts.orchestrator import Feature, Orchestrator, Target
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Insert, Op, Replace, Store, Wake
@@ -126,11 +126,27 @@ class ClusterService(Views):
         groups = await group_ops(self._store, cluster.project_id, command.security_group_ids or ())
         try:
             ops = [*groups, *await self._windows.moved_ops(cluster, spec)]
+            ops += await self._extension(actor, cluster, spec)
             return await self._wish(actor, cluster, operation, spec=spec, ops=ops, note=note, **renamed)
         except UniqueViolation as taken:
             if taken.rule == "calendar_cell":
                 raise OutOfStock("others were faster", hint="ask once more") from taken
             raise NameTaken(f"there is a cluster named {command.name}", field="name") from taken
+
+    async def _extension(self, actor: Actor, cluster: Cluster, spec: ClusterSpec) -> Sequence[Op]:
+        """A longer term is another contract, from the old end to the new one; a shorter one gives nothing back."""
+        until, paid = spec.ends_at, cluster.ends_at
+        if spec.billing is Billing.ON_DEMAND or until is None or paid is None or until <= paid:
+            return ()
+        agreement = Agreement(
+            id=f"{cluster.id}.{cluster.generation + 1}",
+            resource_id=cluster.id,
+            want=Want(spec.instance_type, spec.region, spec.reserved_workers or spec.workers, spec.billing),
+            starts_at=paid,
+            ends_at=until,
+            memo=f"{cluster.name}, extended",
+        )
+        return await self._purse.agree(await self._seating.project(cluster.project_id), agreement, actor.name)
 
     async def _next_spec(self, view: ClusterView, command: UpdateCluster) -> tuple[ClusterSpec, int]:
         cluster, workers = view.cluster, view.cluster.spec.workers
