@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from muster.core.demo import demo_catalog
 from muster.dialects.tir import document, refusals, wire, words
 from muster.dialects.tir.access import rules_in
 from muster.dialects.tir.fields import ANSWERS, REQUESTS, Section
+from muster.dialects.tir.jobs import command_in, spec_of, task_lines
 from muster.dialects.tir.routes import Tir
 from muster.dialects.tir.translate import Found, create_cluster
 from muster.errors import CALL_ERRORS, InsufficientBalance, Invalid, NotFound, RateLimited, Unauthenticated
@@ -22,6 +24,7 @@ from muster.model.accounts import Project
 from muster.model.base import DAY
 from muster.model.catalog import GpuType, Image, InstanceType, Price, Region
 from muster.model.clusters import Billing
+from muster.model.jobs import JobState
 from muster.model.phases import NodePhase, Phase, VolumePhase
 from muster.model.volumes import Volume
 
@@ -29,7 +32,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
-    ("table", "enum"), [(words.STATUS, Phase), (words.NODE_STATUS, NodePhase), (words.VOLUME_STATUS, VolumePhase)]
+    ("table", "enum"),
+    [
+        (words.STATUS, Phase),
+        (words.NODE_STATUS, NodePhase),
+        (words.VOLUME_STATUS, VolumePhase),
+        (words.JOB_STATUS, JobState),
+    ],
 )
 def test_every_phase_has_a_word(table: dict[Any, str], enum: Any) -> None:
     assert set(table) == set(enum)
@@ -90,8 +99,8 @@ def test_the_documented_messages() -> None:
 def test_a_cluster_that_is_not_there_is_no_other_product() -> None:
     missing = told(refusals.refusal(NotFound("there is no cluster 7"), call()))
     assert missing["errors"] == {"detail": "There is no cluster 7."}
-    jobs = told(refusals.refusal(NotFound("x"), call(f"{words.BASE}/teams/1/projects/2/distributed_jobs/jobs/")))
-    assert "distributed jobs" in jobs["errors"]["detail"]
+    books = told(refusals.refusal(NotFound("x"), call(f"{words.BASE}/teams/1/projects/2/notebooks/")))
+    assert "notebooks" in books["errors"]["detail"]
 
 
 # --- who asks -----------------------------------------------------------------------------------------------------
@@ -212,3 +221,39 @@ def test_a_rule_of_theirs_may_be_many_of_ours() -> None:
     ]
     manual = wire.RuleItem(rule_type="outbound", protocol="UDP", network_type="manual", cidr_ip="10.1.2.3")
     assert [(rule.cidr, rule.protocol) for rule in rules_in([manual])] == [("10.1.2.3/32", "udp")]
+
+
+# --- jobs ---------------------------------------------------------------------------------------------------------
+
+
+def b64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def test_commands_are_lists_of_words_and_nothing_of_them_is_run_here() -> None:
+    assert command_in(b64("['python', 'a b.py', \"it's\"]"), "f") == "python 'a b.py' 'it'\"'\"'s'"
+    for text in ("", "!", b64("[]"), b64("'x'"), b64("[1]"), b64("__import__('os').system('true')"), b64("[" * 5000)):
+        with pytest.raises(Invalid):
+            command_in(text, "f")
+
+
+def test_a_job_is_one_srun_over_all_replicas() -> None:
+    said = wire.NewJob(
+        name="j",
+        cluster_id=1,
+        master_replica=1,
+        master_commands=b64("['m']"),
+        worker_replica=3,
+        worker_commands=b64("['w; rm -rf /']"),
+        environment=(wire.Variable(key="A", value="$(x)"),),
+    )
+    commands = spec_of(said).commands
+    assert "export A='$(x)'" in commands
+    assert "WORLD_SIZE=4" in commands[1]
+    assert "exec m; else exec '\"'\"'w; rm -rf /'\"'\"'; fi" in commands[-1]
+
+
+def test_each_task_has_its_own_lines() -> None:
+    text = "starting\n0: a\n1: b\n 0:  c: d\n"
+    assert task_lines(text, 0) == "starting\na\n c: d\n"
+    assert task_lines(text, 1) == "b\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -46,6 +46,8 @@ class JobSpec(Part, frozen=True, kw_only=True):
     commands: tuple[str, ...]
     outputs: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    # What one dialect must echo and the core has no use for, under the dialect's name.
+    said: dict[str, Any] = {}
 
 
 class Output(Part, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ import pytest
 from muster.testing.local import residue, why_not
 from muster.testing.local_server import LocalServer
 
-from .conftest import CLUSTERS, GPU, Tenant, rule
+from .conftest import CLUSTERS, GPU, Tenant, drive, rule
 
 PATIENCE_SECONDS = 60.0
 
@@ -122,6 +122,15 @@ def test_from_the_key_to_the_last_srun(here: Tenant, tmp_path: Path) -> None:
     here.running(made["id"])
     assert ssh(second, host, port, "true").returncode == 0
     assert ssh(first, host, port, "true").returncode != 0
+
+    # the SDK's own kind of job, its replicas side by side
+    told = drive(here, "pytorch_job.py", tmp_path, str(made["id"]), str(sfs), "real")
+    lines = [line.split(" ", 2)[1:] for line in told.splitlines() if line.startswith("POD ")]
+    assert lines == [
+        ["train-master-0", "it's 0 of 3 at worker-0"],
+        ["train-worker-0", "it's 1 of 3 at worker-0"],
+        ["train-worker-1", "it's 2 of 3 at worker-0"],
+    ]
 
     # booted anew in place, the workers and then everyone, and at work again
     for action in ("restart_workers", "restart_cluster"):

@@ -188,6 +188,39 @@ class Attached(Out, frozen=True, kw_only=True):
     mount_path: str
 
 
+class Job(Out, frozen=True, kw_only=True):
+    id: int
+    uuid: str
+    name: str
+    job_type: str
+    status: str
+    status_reason: str
+    cluster_id: int
+    cluster_name: str
+    master_replica: int
+    worker_replica: int
+    exit_code: int | None
+    created_at: str
+
+
+class Pod(Out, frozen=True, kw_only=True):
+    """A replica: one task of the job under Slurm."""
+
+    pod_name: str
+    role: str
+    status: str
+
+
+class JobEvent(Out, frozen=True, kw_only=True):
+    at: str
+    type: str
+    message: str
+
+
+class JobLogs(Out, frozen=True, kw_only=True):
+    logs: str
+
+
 class Team(Out, frozen=True, kw_only=True):
     team_id: int
     team_name: str

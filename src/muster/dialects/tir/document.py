@@ -45,6 +45,7 @@ key's own project.
 | `reserved_ips/` | reserve, list, detail, release |
 | `distributed_jobs/sfs/`, `pfs/` | create, list, detail, grow, delete, `notebooks/` (the clusters that mount it) |
 | `distributed_jobs/cluster/` | list and detail, as the SDK asks |
+| `distributed_jobs/jobs/` | PyTorch jobs over Slurm: submit, list, describe, terminate, delete, pods, events, logs |
 | `auth-token/`, `users/iam-accounts/`, `teams/`, `projects/`, `dashboard/service-count/` | as the SDK asks |
 | `gpu_service/sku/`, `gpu_service/image/`, `plans-and-pricing/list/` | the same SKUs and images |
 
@@ -78,6 +79,7 @@ def _tables() -> Iterator[str]:
     yield "## Words\n"
     yield _table(("cluster phase", "status"), list(words.STATUS.items()))
     yield _table(("node phase", "status"), list(words.NODE_STATUS.items()))
+    yield _table(("job state", "status"), list(words.JOB_STATUS.items()))
     yield _table(("volume phase", "status"), list(words.VOLUME_STATUS.items()))
     yield "## Refused\n"
     yield "`{code, errors, message}`: `errors` names the field, or `detail`; a 401 is `{code, message}` alone.\n"

@@ -127,6 +127,36 @@ REQUESTS: Final = (
     ),
     _section("Grow SFS or PFS", wire.VolumeSize, "spoken disk_size: in GiB, larger than it is"),
     _section(
+        "Submit a PyTorch job",
+        wire.NewJob,
+        """
+        spoken name: its name, and the beginning of its pods' names
+        constant job_type: PytorchJob, whatever is said
+        constant job_cpu: not looked at; a job has the cluster's nodes to itself
+        constant job_gpu: not looked at; replicas on a node share its GPUs
+        constant job_memory: not looked at
+        spoken cluster_id: a running cluster of the project
+        spoken sfs_id: one that the cluster mounts
+        constant sfs_mount_path: not looked at; it is where the cluster mounts it
+        spoken master_replica: tasks that run master_commands, the first of the job
+        spoken master_commands: base64 of a list of words, written as Python does
+        spoken worker_replica: tasks that run worker_commands
+        spoken worker_commands: as master_commands
+        constant image_url: not pulled; it runs in the cluster's own image
+        constant image_type: not looked at
+        constant image_pull_policy: not looked at
+        spoken environment: variables of every replica, on the wire as environmentVariable; RANK and others are set
+        """,
+    ),
+    _section(
+        "A variable",
+        wire.Variable,
+        """
+        spoken key: its name
+        spoken value: its value
+        """,
+    ),
+    _section(
         "Create a token", wire.NewToken, "spoken token_name: its name; the token may do what the caller's key may"
     ),
     _section("Create a team", wire.NewTeam, "spoken team_name: an account here; the operator's to make"),

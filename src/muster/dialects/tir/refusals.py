@@ -64,7 +64,6 @@ OTHER_PRODUCTS: Final[dict[str, str]] = {
     "pipeline": "pipelines",
     "integrations": "integrations",
     "datasets": "datasets",
-    "distributed_jobs/jobs": "distributed jobs of its own: sbatch and srun on the login node run them",
     "private-cluster": "private clusters",
 }
 
@@ -114,7 +113,7 @@ def _product(path: str) -> str | None:
     rest = [segment for segment in path.removeprefix(BASE).split("/") if segment]
     for layer in ("teams", "projects"):
         rest = rest[2:] if rest[:1] == [layer] else rest
-    return OTHER_PRODUCTS.get("/".join(rest[: 2 if rest[:1] == ["distributed_jobs"] else 1]))
+    return OTHER_PRODUCTS.get(rest[0]) if rest else None
 
 
 def _ended(text: str) -> str:

@@ -17,6 +17,7 @@ from muster.dialects.tir.access import Access
 from muster.dialects.tir.actions import Actions
 from muster.dialects.tir.catalog import Shelf
 from muster.dialects.tir.clusters import Clusters
+from muster.dialects.tir.jobs import Jobs
 from muster.dialects.tir.people import People
 from muster.dialects.tir.storage import Storage
 from muster.dialects.tir.words import BASE
@@ -45,14 +46,29 @@ def cluster_rows(clusters: Clusters, actions: Actions, shelf: Shelf) -> Sequence
     )
 
 
-def project_rows(clusters: Clusters, sfs: Storage, pfs: Storage) -> Sequence[Row]:
+def project_rows(clusters: Clusters, jobs: Jobs, sfs: Storage, pfs: Storage) -> Sequence[Row]:
     """What belongs to a project, wherever that is said."""
     return (
         ("GET", "/distributed_jobs/cluster", clusters.every),
         ("GET", "/distributed_jobs/cluster/{cluster_id}", clusters.retrieve),
         ("GET", "/dashboard/service-count", clusters.service_count),
+        *_job_rows("/distributed_jobs/jobs", jobs),
         *_storage_rows("/distributed_jobs/sfs", sfs),
         *_storage_rows("/pfs", pfs),
+    )
+
+
+def _job_rows(path: str, jobs: Jobs) -> Sequence[Row]:
+    one = f"{path}/{{job_id}}"
+    return (
+        ("POST", path, jobs.submit),
+        ("GET", path, jobs.every),
+        ("GET", one, jobs.describe),
+        ("PUT", one, jobs.act),
+        ("DELETE", one, jobs.delete),
+        ("GET", f"{one}/pods", jobs.pods),
+        ("GET", f"{one}/events", jobs.events),
+        ("GET", f"{one}/logs/{{pod_name}}", jobs.logs),
     )
 
 
@@ -135,7 +151,7 @@ class Tir:
         version_2 = cluster_rows(clusters, Actions(house, clusters), shelf)
         self._routes = (
             *_under(["", *layers], version_2),
-            *_under(layers, project_rows(clusters, sfs, pfs)),
+            *_under(layers, project_rows(clusters, Jobs(house), sfs, pfs)),
             *_under(layers, access_rows(access)),
             *_under([BASE], people_rows(People(house), shelf)),
         )

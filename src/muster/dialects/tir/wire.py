@@ -65,6 +65,11 @@ class RemoveSecurityGroup(Body, frozen=True, kw_only=True):
     security_group_id: int
 
 
+class Variable(Body, frozen=True, kw_only=True):
+    key: str
+    value: str
+
+
 class NewSshKey(Body, frozen=True, kw_only=True):
     label: str
     ssh_key: str
@@ -94,6 +99,27 @@ class NewVolume(Body, frozen=True, kw_only=True):
 
 class VolumeSize(Body, frozen=True, kw_only=True):
     disk_size: int
+
+
+class NewJob(Body, frozen=True, kw_only=True):
+    """As the SDK's submit_pytorch_job sends it; commands are base64 of a Python list written out."""
+
+    name: str
+    job_type: str = "PytorchJob"
+    job_cpu: int | None = None
+    job_gpu: int | None = None
+    job_memory: int | None = None
+    cluster_id: int
+    sfs_id: int | None = None
+    sfs_mount_path: str = ""
+    master_replica: int = 1
+    master_commands: str
+    worker_replica: int = 0
+    worker_commands: str = ""
+    image_url: str = ""
+    image_type: str = ""
+    image_pull_policy: str = ""
+    environment: tuple[Variable, ...] = msgspec.field(default=(), name="environmentVariable")
 
 
 class NewToken(Body, frozen=True, kw_only=True):

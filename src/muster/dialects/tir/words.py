@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.model.jobs import JobState
 from muster.model.phases import NodePhase, Phase, VolumePhase
 
 STATUS: Final[dict[Phase, str]] = {
@@ -46,6 +47,15 @@ VOLUME_STATUS: Final[dict[VolumePhase, str]] = {
 }
 BASE: Final = "/myaccount/api/v1/gpu"
 
+JOB_STATUS: Final[dict[JobState, str]] = {
+    JobState.PENDING: "Pending",
+    JobState.RUNNING: "Running",
+    JobState.COMPLETED: "Succeeded",
+    JobState.ERROR: "Failed",
+    JobState.FAILED: "Failed",
+    JobState.CANCELING: "Terminating",
+    JobState.CANCELED: "Terminated",
+}
 FRAMEWORKS: Final = ("slurm", "nemo")
 """What a training cluster's image may be, and what `variant`, `job_type` and the path of deployment_images say."""
 
