@@ -6,6 +6,7 @@ bench/run together           the same through Together's wire
 bench/run start              first answer and memory at rest
 bench/run fleet              10,000 hosts with 2,000 clusters: memory, and how long a full pass takes
 bench/run place              placement decisions among 100,000 hosts
+bench/run local              real clusters on this machine beside a bare start of the same daemons (root)
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.harness import Result, Server, cpu_seconds, creating, free_port, http, measure, memory_mb
+from bench.local_fleet import local
 
 REFERENCE_KEY = "reference-key"
-RUNS = ("web", "together", "start", "fleet", "place")
+RUNS = ("web", "together", "start", "fleet", "place", "local")
 GOALS = {"get one": 0.5, "list of 100": 0.5, "create": 0.3}
 CREATE = {"type": "slurm", "region": "us-central-8", "gpu_type": "H100_SXM", "gpus": 8}
 TOGETHER_CREATE = {
@@ -287,6 +289,7 @@ def main() -> int:
         "start": start,
         "fleet": fleet,
         "place": place,
+        "local": lambda: local(max(1, asked.rounds // 2)),
     }
     met = [runs[name]() for name in what]  # all of them, also after a miss
     return 0 if all(met) else 1

@@ -17,7 +17,8 @@ MUSTER = [sys.executable, "-m", "muster.cli.main"]
 
 
 class LocalServer:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, hosts: int = 16) -> None:
+        self._hosts = hosts
         self.home = directory / "home"
         self._log = directory / "up.log"
         self._environment = {
@@ -44,7 +45,7 @@ class LocalServer:
 
     def up(self, *, failpoint: str = "") -> None:
         self.lives += 1
-        command = [*MUSTER, "up", "--fleet", "local", "--port", "0", "--hosts", "16"]
+        command = [*MUSTER, "up", "--fleet", "local", "--port", "0", "--hosts", str(self._hosts)]
         command += ["--failpoint", failpoint] if failpoint else []
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
