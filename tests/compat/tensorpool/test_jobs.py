@@ -50,6 +50,7 @@ def test_a_job_that_fails_says_so(tenant: Tenant) -> None:
     job = pushed(tenant, 'commands = ["echo begin", "exit 3", "echo never"]\n', tenant.cluster("1xH100"))
     heard = tenant.tp("job", "listen", job, code=1)
     assert "exit code 3" in heard
+    assert "(simulated) $ echo begin" in heard
     assert "echo never" not in heard
     assert tenant.good("GET", f"/job/info/{job}")["job_info"]["status"] == "error"
 

@@ -106,7 +106,8 @@ class JobSockets:
             await socket.close(1000)
 
     async def _follow(self, socket: WebSocket, actor: Actor, left: asyncio.Future[Any]) -> None:
-        """Whole lines as they come home; the last word when all of them are out."""
+        """Whole lines as they come home, without a status: a job's own word "error" would end the client's listening.
+        The last word when all of them are out."""
         id, offset, rest = socket.params["job_id"], 0, b""
         while not left.done():
             job = await self._jobs.job(actor, id)
@@ -114,13 +115,12 @@ class JobSockets:
                 offset += len(piece)
                 lines, _, rest = (rest + piece).rpartition(b"\n")
                 if lines:
-                    await _send(socket, status=job.state, message=lines.decode("utf-8", "replace"))
+                    await _send(socket, message=lines.decode("utf-8", "replace"))
             if job.state in OVER and offset >= job.log_bytes:
                 if rest:
-                    await _send(socket, status=job.state, message=rest.decode("utf-8", "replace"))
-                # The client prints what comes before the last frame, and of the last one only takes the verdict.
-                await _send(socket, status=job.state, message=f"Job {id} is {job.state}: {job.because}.")
-                await _send(socket, status="success" if job.state is JobState.COMPLETED else "error")
+                    await _send(socket, message=rest.decode("utf-8", "replace"))
+                status = "success" if job.state is JobState.COMPLETED else "error"
+                await _send(socket, status=status, message=f"Job {id} is {job.state}: {job.because}.")
                 await socket.close(1000)
                 return
             await self._house.clock.sleep(LISTEN_SECONDS)
