@@ -243,6 +243,8 @@ class Reservations:
         days = (ask.until_at - starts_at) // DAY
         for billing, committed in (("scheduled", days), ("reserved", days), ("reserved", 0), ("on_demand", 0)):
             price = catalog.price_of(shape.id, ask.key.region, billing, now, committed)
+            if price is not None and price.unit == "term" and committed * DAY == ask.until_at - starts_at:
+                return price.micro * ask.hosts, price.currency
             if price is not None and price.unit == "node_hour":
                 return price.micro * ask.hosts * (ask.until_at - starts_at) // HOUR, price.currency
         return None, ""
