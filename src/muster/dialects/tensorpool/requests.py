@@ -17,7 +17,7 @@ from muster.model.clusters import Cluster
 from muster.model.events import Request
 from muster.model.volumes import Volume
 
-POLL_SECONDS: Final = 2
+POLL_SECONDS: Final = 1
 POLL_SECONDS_MAX: Final = 15
 RECENT: Final = 50
 
@@ -48,8 +48,8 @@ def patience(cluster: Cluster | None, now: Instant) -> int:
     """Seconds until something is expected to have changed, within reason."""
     until = cluster.status.waiting_until if cluster is not None else None
     if until is None or until <= now:
-        return POLL_SECONDS if cluster is None or not cluster.status.first_ready_at else 1
-    return min(POLL_SECONDS_MAX, max(1, math.ceil((until - now) / SECOND)))
+        return POLL_SECONDS
+    return min(POLL_SECONDS_MAX, max(POLL_SECONDS, math.ceil((until - now) / SECOND)))
 
 
 async def request_behind(house: House, actor: Actor, wished: Cluster | Volume) -> str | None:
