@@ -21,7 +21,6 @@ from muster.dialects.tir.translate import Found, create_cluster
 from muster.errors import CALL_ERRORS, InsufficientBalance, Invalid, NotFound, RateLimited, Unauthenticated
 from muster.model.access import SecurityGroup, SshKey
 from muster.model.accounts import Project
-from muster.model.base import DAY
 from muster.model.catalog import GpuType, Image, InstanceType, Price, Region
 from muster.model.clusters import Billing
 from muster.model.jobs import JobState
@@ -182,7 +181,7 @@ def said(catalog: Catalog, days: int = 0, **fields: Any) -> wire.NewCluster:
 def test_a_create_by_the_hour(catalog: Catalog) -> None:
     command = create_cluster(said(catalog), FOUND, catalog)
     assert (command.gpus, command.gpus_per_node, command.gpu_type) == (16, 8, "H100_SXM")
-    assert (command.billing, command.lasts_ms) == (Billing.ON_DEMAND, None)
+    assert (command.billing, command.duration_days) == (Billing.ON_DEMAND, None)
     assert (command.ssh_key_ids, command.security_group_ids, command.use_saved_keys) == (("k",), ("g",), False)
     assert catalog.images[command.image_id].flavour == "slurm"
 
@@ -190,7 +189,7 @@ def test_a_create_by_the_hour(catalog: Catalog) -> None:
 @pytest.mark.parametrize("days", [30, 90, 365])
 def test_a_commitment_is_a_reservation_of_so_many_days(catalog: Catalog, days: int) -> None:
     command = create_cluster(said(catalog, days), FOUND, catalog)
-    assert (command.billing, command.lasts_ms) == (Billing.RESERVED, days * DAY)
+    assert (command.billing, command.duration_days) == (Billing.RESERVED, days)
 
 
 def test_datasets_are_read_only_and_scripts_get_a_first_line(catalog: Catalog) -> None:

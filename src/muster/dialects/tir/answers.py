@@ -85,6 +85,7 @@ class Cluster(Out, frozen=True, kw_only=True):
     sku: Sku | None
     sku_item_price_id: int | None
     committed_days: int
+    ends_at: str | None
     no_of_nodes: int
     image_version_id: int
     image_name: str

@@ -183,6 +183,7 @@ ANSWERS: Final = (
         derived sku: what such a node has
         spoken sku_item_price_id: as created; through other doors, the hourly price
         spoken committed_days: of that price
+        derived ends_at: when its commitment is over and it goes; counted from its first being Running
         spoken no_of_nodes: workers wished for
         spoken image_version_id: as wished
         derived image_name: its title

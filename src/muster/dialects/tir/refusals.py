@@ -45,7 +45,7 @@ _WORDS: Final[dict[str, str]] = {
     "gpu_type": "sku_id",
     "image_id": "image_version_id",
     "billing": "sku_item_price_id",
-    "ends_at": "sku_item_price_id",
+    "duration_days": "sku_item_price_id",
     "region": "location",
     "mounts": "sfs_mount_list",
     "public_key": "ssh_key",

@@ -61,6 +61,7 @@ def cluster_of(view: ClusterView, beside: Beside) -> answers.Cluster:
         sku=None if shape is None else sku_of(shape),
         sku_item_price_id=said.get("sku_item_price_id", price.number if price else None),
         committed_days=said.get("committed_days", 0),
+        ends_at=None if cluster.ends_at is None else moment(cluster.ends_at),
         no_of_nodes=spec.workers,
         image_version_id=view.image.number if view.image else 0,
         image_name=view.image.title if view.image else "",

@@ -14,7 +14,6 @@ from muster.dialects.tir import wire, words
 from muster.errors import Invalid
 from muster.model.access import SecurityGroup, SshKey
 from muster.model.accounts import Project
-from muster.model.base import DAY
 from muster.model.catalog import Image, InstanceType, Price
 from muster.model.clusters import Billing, ClusterConfig, ClusterType, Scripts
 from muster.model.volumes import Volume
@@ -62,7 +61,7 @@ def create_cluster(said: wire.NewCluster, found: Found, catalog: Catalog) -> Cre
         image_id=image_of(said.image_version_id, found.location, catalog).id,
         project_id=found.project.id,
         billing=Billing.RESERVED if price.committed_days else Billing.ON_DEMAND,
-        lasts_ms=price.committed_days * DAY if price.committed_days else None,
+        duration_days=price.committed_days or None,
         ssh_key_ids=tuple(key.id for key in found.keys),
         use_saved_keys=False,
         security_group_ids=(found.group.id,),
