@@ -321,6 +321,35 @@ def test_a_contract_is_paid_once_and_proven(desk: Desk) -> None:
     asyncio.run(story())
 
 
+def test_a_promise_that_failed_is_paid_back_in_the_batch_of_its_failure(desk: Desk) -> None:
+    async def story() -> None:
+        cluster = await desk.cluster()
+        spec = replace(cluster.spec, billing=Billing.RESERVED, reserved_workers=2)
+        now = desk.clock.now()
+        contract = Contract(
+            id="c",
+            account_id="a",
+            project_id="p",
+            resource_id="c",
+            micro=1_000,
+            starts_at=now,
+            ends_at=now + DAY,
+            created_at=now,
+        )
+        wish = Replace(changed(cluster, spec=spec))
+        await desk.store.apply(Batch(Step.CLUSTER_WISH, [wish, *book_contract(contract)]))
+        assert await desk.available() == -1_000
+        await desk.move("c", Phase.FAILED)
+        assert await desk.available() == 0
+        await desk.nodes_to("c", NodePhase.LEAVING)  # still failed: paid back once
+        verdict = await verify(desk.raw)
+        assert (verdict.holds, verdict.charged_micro) == (True, 0), verdict.problems
+        statement = await desk.service.statement(ADMIN, since=BIRTHDAY)
+        assert (statement.charged_micro, statement.credited_micro) == (0, 0)
+
+    asyncio.run(story())
+
+
 def test_pieces_booked_one_by_one_add_up_to_the_whole(desk: Desk) -> None:
     """A price that divides badly, booked at odd instants, and once further than the interval lasted."""
     prices = PriceBook([price("odd", micro=1_000_003), price("later", micro=7, at=5 * HOUR + 1)])

@@ -70,6 +70,7 @@ class EntryKind(StrEnum):
     USAGE = "usage"
     CORRECTION = "correction"  # of a usage booked further than it lasted
     CONTRACT = "contract"
+    REFUND = "refund"  # of a contract whose cluster never became ready
     OVERRUN = "overrun"  # what ran on while nobody could stop it: the operator's to bear
 
 

@@ -162,3 +162,20 @@ def book_contract(contract: Contract, *, by: str = "system") -> list[Op]:
         )
         ops.append(Insert(entry))
     return ops
+
+
+def refund_entry(contract: Contract, at: Instant) -> LedgerEntry:
+    """A promise that was not kept is paid back, whole; once, for its id is the contract's."""
+    return LedgerEntry(
+        id=f"refund:{contract.id}",
+        account_id=contract.account_id,
+        project_id=contract.project_id,
+        kind=EntryKind.REFUND,
+        debit=REVENUE,
+        credit=account_book(contract.account_id),
+        micro=contract.micro,
+        at=at,
+        resource_id=contract.resource_id,
+        memo=f"never became ready: {contract.memo}",
+        created_at=at,
+    )

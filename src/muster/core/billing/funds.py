@@ -87,7 +87,7 @@ async def entries_between(store: Store, by: str, id: str, since: Instant, until:
         after = (page[-1].at, page[-1].id)
 
 
-SPENT: Final = {EntryKind.USAGE: 1, EntryKind.CONTRACT: 1, EntryKind.CORRECTION: -1}
+SPENT: Final = {EntryKind.USAGE: 1, EntryKind.CONTRACT: 1, EntryKind.CORRECTION: -1, EntryKind.REFUND: -1}
 
 
 async def spent_by_project(

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 from muster.contracts.clock import Clock
 from muster.contracts.store import Batch, Find, Insert, Op, Replace, Store, Wake
-from muster.core.billing.booking import closing_ops
+from muster.core.billing.booking import closing_ops, refund_entry
 from muster.core.billing.rates import PriceBook
 from muster.model.base import SECOND, Instant
-from muster.model.billing import Usage, UsageClass
+from muster.model.billing import METERED, Contract, LedgerEntry, Usage, UsageClass
 from muster.model.catalog import Price
 from muster.model.clusters import Cluster, Node, NodeRole
 from muster.model.phases import PROVISIONING, SERVING, STOPPED, NodePhase, Phase, VolumePhase
@@ -175,7 +175,18 @@ class Meter:
             return ()
         live = {**{node.id: node for node in await self._live_nodes(id)}, **moved}
         at = max(cluster.updated_at, *(node.phase_since for node in moved.values()), 0)
-        return await self._follow(_held(cluster, live.values(), at), "cluster", fresh=False)
+        ops = await self._follow(_held(cluster, live.values(), at), "cluster", fresh=False)
+        return [*ops, *await self._paid_back(cluster)]
+
+    async def _paid_back(self, cluster: Cluster) -> Sequence[Op]:
+        """A cluster fails once, on its first way up: what was paid for it in advance goes back in that batch."""
+        if cluster.phase is not Phase.FAILED or cluster.spec.billing in METERED:
+            return ()
+        contract = await self._store.get(Contract, cluster.id)
+        known = await self._store.get(LedgerEntry, f"refund:{cluster.id}")
+        if contract is None or contract.micro <= 0 or known is not None:
+            return ()
+        return [Insert(refund_entry(contract, self._clock.now())), Wake(KIND, cluster.account_id, self._clock.now())]
 
     async def _live_nodes(self, cluster_id: str) -> list[Node]:
         return await self._store.find(Find(Node, equals={"cluster_id": cluster_id, "gone_at": None}))

@@ -36,12 +36,14 @@ from muster.core.paging import Page, cursor_of, page_limit, read_cursor
 from muster.errors import Invalid, NotFound
 from muster.model.accounts import Account, Actor, Project
 from muster.model.base import DAY, Instant, changed
-from muster.model.billing import Budget, Funding, FundingState, LedgerEntry
+from muster.model.billing import Budget, EntryKind, Funding, FundingState, LedgerEntry
 from muster.model.catalog import Price
 
 TOP_UP_MICRO_MAX: Final = 10**15
 STATEMENT_DAYS_MAX: Final = 400
 MEMO_CHARS_MAX: Final = 255
+CREDITS: Final = (EntryKind.TOP_UP, EntryKind.OVERRUN)
+"""What is paid in or given, rather than charged or taken back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,11 @@ class Statement:
 
     @property
     def charged_micro(self) -> int:
-        return sum(line.micro for line in self.lines if line.kind not in ("top_up", "overrun"))
+        return sum(line.micro for line in self.lines if line.kind not in CREDITS)
 
     @property
     def credited_micro(self) -> int:
-        return -sum(line.micro for line in self.lines if line.kind in ("top_up", "overrun"))
+        return -sum(line.micro for line in self.lines if line.kind in CREDITS)
 
 
 class BillingService:

@@ -34,6 +34,7 @@ _SIGN: Final = {
     EntryKind.TOP_UP: -1,
     EntryKind.OVERRUN: -1,
     EntryKind.CORRECTION: -1,
+    EntryKind.REFUND: -1,
     EntryKind.USAGE: 1,
     EntryKind.CONTRACT: 1,
 }

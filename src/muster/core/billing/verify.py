@@ -98,16 +98,22 @@ async def _books_add_up(store: Store, entries: Sequence[LedgerEntry], verdict: V
 
 async def _contracts_are_paid(store: Store, entries: Sequence[LedgerEntry], verdict: Verdict) -> None:
     paid: dict[str, int] = defaultdict(int)
+    back: dict[str, int] = defaultdict(int)
     for entry in entries:
         if entry.kind is EntryKind.CONTRACT:
             paid[entry.id.removeprefix("contract:")] += entry.micro
             verdict.charged_micro += entry.micro
+        elif entry.kind is EntryKind.REFUND:
+            back[entry.id.removeprefix("refund:")] += entry.micro
+            verdict.charged_micro -= entry.micro
     async for contract in _all(store, Contract):
         verdict.contracts += 1
+        if back.pop(contract.id, contract.micro) != contract.micro:
+            verdict.wrong(f"contract {contract.id} costs {contract.micro} and was paid back otherwise")
         if paid.pop(contract.id, 0) != contract.micro:
             verdict.wrong(f"contract {contract.id} costs {contract.micro} and was not paid so")
-    for id in paid:
-        verdict.wrong(f"there is no contract {id}, but it was paid")
+    for id in (*paid, *back):
+        verdict.wrong(f"there is no contract {id}, but it was paid, or paid back")
 
 
 # --- charges ----------------------------------------------------------------------------------------------------
