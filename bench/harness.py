@@ -89,6 +89,11 @@ def memory_mb(pid: int) -> float:
     return total / 1024
 
 
+def _environ() -> dict[str, str]:
+    """Bytecode is kept, as on a machine where a server is started more than once."""
+    return {name: said for name, said in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 class Server:
     """A server process in its own group, ended with it."""
 
@@ -99,7 +104,7 @@ class Server:
         began = time.perf_counter()
         self.process = subprocess.Popen(
             command,
-            env={**os.environ, **(env or {})},
+            env={**_environ(), **(env or {})},
             stdout=self.log,
             stderr=subprocess.STDOUT,
             start_new_session=True,

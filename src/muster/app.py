@@ -399,7 +399,8 @@ _FIRST: Final[Any] = {"return_when": asyncio.FIRST_COMPLETED}
 
 def _banner(settings: Settings, house: House, url: str | None) -> list[str]:
     """What somebody who just typed `up` wants to know."""
-    fleet = f"{settings.fleet} fleet" + (", nothing of it is real" if house.fleet.simulated else "")
+    kind = "no" if settings.fleet == "none" else settings.fleet
+    fleet = f"{kind} fleet" + (", nothing of it is real" if house.fleet.simulated else "")
     if url is None:
         return [f"Muster {__version__} engine on {settings.home} ({fleet})"]
     return [

@@ -71,7 +71,9 @@ def engine_at_work(home: Path, info: dict[str, Any] | None) -> Iterator[dict[str
     try:
         yield local.wait_until_ready(child, home, log)
     finally:
-        local.stop_child(child)
+        ended_well = local.stop_child(child)
+    if ended_well:
+        log.unlink(missing_ok=True)
 
 
 def take_down(client: Client, every: bool, timeout: float, yes: bool) -> None:
