@@ -34,10 +34,15 @@ def test_rules_judge_address_port_protocol_and_direction() -> None:
     assert not permits((rule("0.0.0.0/0"),), "2001:db8::1", 22), "an IPv4 rule says nothing of IPv6"
 
 
-def test_without_any_rule_ssh_and_nothing_else_comes_in() -> None:
-    assert permits((), "198.51.100.1", 22)
-    assert not permits((), "198.51.100.1", 6817)
-    assert "tcp dport 22-22 accept" in ruleset(())
+def test_without_a_group_ssh_and_nothing_else_comes_in() -> None:
+    assert permits(None, "198.51.100.1", 22)
+    assert not permits(None, "198.51.100.1", 6817)
+    assert "tcp dport 22-22 accept" in ruleset(None)
+
+
+def test_a_group_without_rules_lets_nothing_in() -> None:
+    assert not permits((), "198.51.100.1", 22)
+    assert "dport" not in ruleset(())
 
 
 def test_the_edge_drops_by_default() -> None:

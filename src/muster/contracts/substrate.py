@@ -33,11 +33,15 @@ class Fence(NamedTuple):
 
 
 class FabricWish(Part, frozen=True, kw_only=True):
-    """A cluster's own network. Rules filter what crosses its edge and what reaches each node."""
+    """A cluster's own network. Rules filter what crosses its edge and what reaches each node.
+
+    None: no security group was asked for, and the substrate's default holds (SSH comes in, nothing else does).
+    (): its groups have no rules, and nothing comes in.
+    """
 
     key: str
     region: str
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[Rule, ...] | None = None
 
 
 class NodeWish(Part, frozen=True, kw_only=True):

@@ -41,9 +41,9 @@ def link_of(number: int) -> str:
     return f"v-{number}"
 
 
-def permits(rules: Sequence[Rule], source: str, port: int) -> bool:
+def permits(rules: Sequence[Rule] | None, source: str, port: int) -> bool:
     """Whether a TCP connection from that outside address to that port of a node may come in."""
-    rules = rules or WITHOUT_GROUPS
+    rules = WITHOUT_GROUPS if rules is None else rules
     asking = ipaddress.ip_address(source)
     return any(
         rule.direction == "inbound"
@@ -54,9 +54,9 @@ def permits(rules: Sequence[Rule], source: str, port: int) -> bool:
     )
 
 
-def ruleset(rules: Sequence[Rule]) -> str:
+def ruleset(rules: Sequence[Rule] | None) -> str:
     """The edge's rules for nft. Addresses are judged by `permits` before a connection is made; ports here as well."""
-    rules = rules or WITHOUT_GROUPS
+    rules = WITHOUT_GROUPS if rules is None else rules
     ports = sorted(
         {
             (rule.port_min, rule.port_max)
@@ -86,7 +86,7 @@ table inet edge {{
 """
 
 
-def start_holder(cgroup_files: Sequence[str], rules: Sequence[Rule], marker: str) -> tuple[int, int]:
+def start_holder(cgroup_files: Sequence[str], rules: Sequence[Rule] | None, marker: str) -> tuple[int, int]:
     """Fork the holder of a new fabric. -> (its pid, a descriptor that says `ok` or what went wrong)."""
     read, write = os.pipe()
     pid = os.fork()
@@ -114,7 +114,7 @@ def start_holder(cgroup_files: Sequence[str], rules: Sequence[Rule], marker: str
         os._exit(1)
 
 
-def _furnish(rules: Sequence[Rule]) -> None:
+def _furnish(rules: Sequence[Rule] | None) -> None:
     quieten()
     write_sysctl("net/ipv4/ip_forward", "1")
     for which in ("all", "default"):
@@ -127,7 +127,7 @@ def _furnish(rules: Sequence[Rule]) -> None:
     load_rules(rules)
 
 
-def load_rules(rules: Sequence[Rule]) -> None:
+def load_rules(rules: Sequence[Rule] | None) -> None:
     """Into the network namespace we stand in; replaces the former ones at one stroke."""
     done = subprocess.run(
         ["/usr/sbin/nft", "-f", "-"], input=ruleset(rules).encode(), capture_output=True, check=False

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from muster.hostd.builder import GATEWAY_MAC
+from muster.hostd.processes import start_time
 from muster.hostd.state import FabricRecord
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
@@ -206,7 +207,9 @@ def _network(directory: Path) -> str:
 
 
 def _pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    """The living: one that ended and was not buried by its parent holds nothing."""
+    found = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [pid for pid in found if start_time(pid) is not None]
 
 
 def _text(path: Path) -> str:

@@ -32,7 +32,7 @@ class SlurmCluster:
         self.orchestrator = orchestrator
         self.config = ClusterConfig()
         self.keys: tuple[str, ...] = ()
-        self.rules: tuple[Rule, ...] = ()
+        self.rules: tuple[Rule, ...] | None = None
         self.mounts: tuple[Mount, ...] = ()
         self.workers: list[str] = []
         self.generation = 0

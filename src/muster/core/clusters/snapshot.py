@@ -48,7 +48,7 @@ class Snapshot:
     """A view, and what else the reconciler weighs: packet rules and the requests that wait for it."""
 
     view: ClusterView
-    rules: tuple[Rule, ...]
+    rules: tuple[Rule, ...] | None  # None: it has no security group
     requests: list[Request]
 
     @property
@@ -129,6 +129,6 @@ async def load_snapshot(store: Store, catalog: Catalog, cluster: Cluster) -> Sna
     )
     return Snapshot(
         view=await load_view(store, catalog, cluster),
-        rules=tuple(rule for group in groups for rule in group.rules),
+        rules=tuple(rule for group in groups for rule in group.rules) if group_ids else None,
         requests=open_requests,
     )
