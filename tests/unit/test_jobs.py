@@ -16,7 +16,7 @@ from muster.contracts.jobs import Errand, Going, Sight
 from muster.contracts.orchestrator import Target
 from muster.contracts.reconciler import Gone, Wait
 from muster.contracts.steps import Step
-from muster.contracts.store import Batch, Find, Insert, Store
+from muster.contracts.store import Batch, Find, Insert, Replace, Store
 from muster.contracts.substrate import Fence
 from muster.core.access.pool import no_pools
 from muster.core.house import FleetFacts, House, build_house
@@ -26,7 +26,7 @@ from muster.core.jobs.rules import OUTPUT_BYTES_MAX, OUTPUTS_MAX, is_inside, wor
 from muster.engine.failpoints import store_with
 from muster.errors import Forbidden, Invalid, NotFound, TryLater, Unauthenticated, Unsupported, WrongPhase
 from muster.model.accounts import Account, Actor, Project, Role
-from muster.model.base import HOUR
+from muster.model.base import HOUR, changed
 from muster.model.clusters import Cluster, ClusterSpec, ClusterType
 from muster.model.events import Event
 from muster.model.jobs import JOB_MOVES, OVER, Job, JobSpec, JobState, Output
@@ -348,6 +348,18 @@ def test_jobs_need_a_cluster_that_serves(tmp_path: Path, phase: Phase) -> None:
         with pytest.raises(Unsupported):
             await desk.house.jobs.accept(ADMIN, "c", SPEC)
         await store.close()
+
+    told(story)
+
+
+def test_jobs_run_on_slurm_clusters(desk: Desk) -> None:
+    async def story() -> None:
+        cluster = await desk.raw.get(Cluster, "c")
+        assert cluster is not None
+        other = changed(cluster, spec=replace(cluster.spec, type=ClusterType.KUBERNETES))
+        await desk.raw.apply(Batch(Step.CLUSTER_RECORD, [Replace(other)]))
+        with pytest.raises(Unsupported):
+            await desk.house.jobs.accept(ADMIN, "c", SPEC)
 
     told(story)
 

@@ -22,7 +22,7 @@ from muster.core.paging import Page, page_of
 from muster.errors import NotFound, Unauthenticated, Unsupported, WrongPhase
 from muster.model.accounts import Actor
 from muster.model.base import MINUTE, Instant, changed
-from muster.model.clusters import Cluster
+from muster.model.clusters import Cluster, ClusterType
 from muster.model.jobs import OVER, UPLOAD_LIMIT, Job, JobSpec, JobState
 from muster.model.phases import SERVING, Phase
 
@@ -45,6 +45,8 @@ class JobService:
         cluster = await self._cluster(actor, cluster_id)
         if teardown:
             require_write(actor)
+        if cluster.spec.type is not ClusterType.SLURM:
+            raise Unsupported(f"jobs run on Slurm clusters; {cluster.name} is one of {cluster.spec.type}")
         if cluster.phase not in SERVING or cluster.delete_wished_at is not None:
             raise WrongPhase(f"cluster {cluster.name} is {cluster.phase}", hint="wait until it is ready")
         now = self._clock.now()
