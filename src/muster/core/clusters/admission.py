@@ -29,6 +29,8 @@ ADD_ON_FEATURES: Final[dict[str, Feature]] = {
     "slurm_web": Feature.ADD_ON_SLURM_WEB,
     "torchpass": Feature.ADD_ON_TORCHPASS,
 }
+PLAIN: Final = ClusterConfig()
+"""What most clusters have; nothing in it needs to be checked."""
 LOAD_BALANCERS: Final = ("none", "traefik", "nginx", "istio")
 
 
@@ -98,6 +100,8 @@ def check_features(type: ClusterType, config: ClusterConfig, orchestrator: Orche
 
 
 def wished_features(config: ClusterConfig) -> Iterable[tuple[Feature, str]]:
+    if config == PLAIN:
+        return
     wishes = (
         (config.scripts != Scripts(), Feature.SLURM_SCRIPTS, "config.scripts"),
         (config.accounting, Feature.SLURM_ACCOUNTING, "config.accounting"),
@@ -120,6 +124,8 @@ def wished_features(config: ClusterConfig) -> Iterable[tuple[Feature, str]]:
 
 
 def check_config(config: ClusterConfig) -> None:
+    if config == PLAIN:
+        return
     if not 1 <= config.shm_gib <= SHM_GIB_MAX:
         raise Invalid(f"shm_gib must be between 1 and {SHM_GIB_MAX}", field="config.shm_gib")
     if config.load_balancer not in LOAD_BALANCERS:
