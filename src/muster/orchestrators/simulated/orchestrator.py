@@ -22,7 +22,7 @@ from muster.orchestrators.simulated.kubeconfig import kubeconfig
 from muster.orchestrators.simulated.pages import TEST, Page, RunNote
 from muster.orchestrators.simulated.render import controller, login, render
 
-SSH_USER: Final = "muster"
+SSH_USER: Final = "ubuntu"  # as on the local fleet
 SSH_PORT: Final = 22
 KUBE_PORT: Final = 6443
 
