@@ -1,20 +1,17 @@
-"""What the server counts, in Prometheus' words.
+"""What the server counts, in plain numbers.
 
-Leans on prometheus-client for the format only: counting a request is three additions on plain numbers, because the
-hottest answer of the house costs some tens of microseconds and a labelled client counter would be a tenth of that.
+Counting a request is three additions: the hottest answer of the house costs some tens of microseconds, and a labelled
+client counter would be a tenth of that. The page they become is written by exposition.py, loaded when it is first
+asked for: the client library brings a web server along, and a start should not wait for that.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.registry import Collector, CollectorRegistry
-
-CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 LATENCY_SECONDS: Final = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 
 
@@ -55,46 +52,6 @@ class Metrics:
 
     def page(self, gauges: Iterable[Gauge]) -> bytes:
         """Everything counted so far, and the house's own figures, as text."""
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Once([*self._families(), *map(_gauge, gauges)]))
-        return generate_latest(registry)
+        from muster.web.exposition import page_of
 
-    def _families(self) -> Iterator[Metric]:
-        requests = CounterMetricFamily("muster_requests", "Answered requests.", labels=("dialect", "route", "status"))
-        latency = HistogramMetricFamily(
-            "muster_request_seconds", "From the first byte read to the last handed over.", labels=("dialect", "route")
-        )
-        for (dialect, route), meter in self._meters.items():
-            for status, count in meter.statuses.items():
-                requests.add_metric((dialect, route, str(status)), count)
-            if meter.statuses:
-                latency.add_metric((dialect, route), buckets=_cumulative(meter), sum_value=meter.seconds)
-        yield requests
-        yield latency
-
-
-class _Once(Collector):
-    """Families already gathered, handed over as they are."""
-
-    def __init__(self, families: Sequence[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families
-
-
-def _cumulative(meter: Meter) -> list[tuple[str, float]]:
-    total = 0
-    buckets: list[tuple[str, float]] = []
-    for bound, count in zip((*map(str, LATENCY_SECONDS), "+Inf"), meter.buckets, strict=True):
-        total += count
-        buckets.append((bound, total))
-    return buckets
-
-
-def _gauge(gauge: Gauge) -> Metric:
-    kind = CounterMetricFamily if gauge.grows else GaugeMetricFamily
-    family = kind(gauge.name, gauge.sentence, labels=gauge.labels)
-    for values, figure in gauge.samples:
-        family.add_metric(values, figure)
-    return family
+        return page_of(self._meters, gauges)
