@@ -48,7 +48,7 @@ BUDGET_MINUTES: dict[str, float] = {
     "contract": 4,
     "simulation": 8,
     "compat": 6,
-    "system": 6,
+    "system": 8,
 }
 
 
