@@ -30,6 +30,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "quote": ("muster.cli.reservations", "quote", "A start and a price, held for ten minutes."),
     "reservation": ("muster.cli.reservations", "reservation", "Capacity promised for a time."),
     "capacity": ("muster.cli.records", "capacity", "What is free, where."),
+    "replay": ("muster.cli.replay", "replay", "What would this fleet have done with that trace?"),
     "catalog": ("muster.cli.catalog", "catalog", "Regions, GPU types, instance types, images, prices."),
     "billing": ("muster.cli.billing", "billing", "Balance, statements, prices, top-ups, budgets, and the proof."),
     "account": ("muster.cli.accounts", "account", "Who pays."),

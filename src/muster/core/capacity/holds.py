@@ -6,6 +6,7 @@ Leans on nothing. *Law.* A host's end is known only when every taken slot of it 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from muster.model.base import Instant
 
@@ -37,6 +38,17 @@ class Holds:
         for slots, ends_at in held:
             self.put(host_id, slots, ends_at)
 
+    def fits_at(self, host_id: str, free: int, gpus: int, now: Instant) -> Instant | None:
+        """When this host will have so many slots free, if its known ends say so."""
+        count = free.bit_count()
+        if count >= gpus:
+            return now
+        for slots, end in sorted(self._by_host.get(host_id, ()), key=lambda held: held[1]):
+            count += slots.bit_count()
+            if count >= gpus:
+                return max(now, end)
+        return None
+
     def end_of(self, host_id: str, taken: int) -> Instant | None:
         """When all that is taken of it will be given back; None when nobody knows."""
         known = self._by_host.get(host_id)
@@ -47,3 +59,16 @@ class Holds:
             covered |= slots
             last = max(last, end)
         return None if taken & ~covered else last
+
+
+class Lifetime(NamedTuple):
+    """Somebody who comes `now` and stays until a known end; what others' ends are is in `holds`."""
+
+    now: Instant
+    ends_at: Instant
+    holds: Holds
+
+    def stretch(self, host_id: str, taken: int) -> Instant:
+        """How much longer this host would be busy for it; nobody knows = as if for ever, so not at all."""
+        end = self.holds.end_of(host_id, taken)
+        return 0 if end is None else max(0, self.ends_at - max(end, self.now))

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from muster.core.capacity.calendar import FOREVER, Line, end_cell
-from muster.core.capacity.holds import Holds
+from muster.core.capacity.holds import Holds, Lifetime
 from muster.core.capacity.placement import Ask, Grant, LineKey, Placement, Refusal, Why
-from muster.core.capacity.pool import Leaf, Pool
+from muster.core.capacity.pool import Leaf, Pool, bits
 from muster.model.base import Instant
 from muster.model.hosts import Host, HostHealth, HostRole
 
@@ -183,6 +183,41 @@ class CapacityIndex:
                 whole.setdefault(key_of(pool), set()).add(grant.host_id)
         return tuple((key, len(hosts)) for key, hosts in whole.items())
 
+    # ---- by known ends
+
+    def releases(self, ask: Ask, now: Instant) -> list[tuple[Instant, str]]:
+        """(when it could first give such a node, host id), earliest first; hosts nobody knows the end of are left
+        out."""
+        found: list[tuple[Instant, str]] = []
+        for pool in self._pools_for(ask.region, ask.gpu_type, ask.gpus_per_node):
+            for leaf in pool.ranked():
+                for at in bits(leaf.usable):
+                    when = self._holds.fits_at(leaf.hosts[at], leaf.free[at], ask.gpus_per_node, now)
+                    if when is not None:
+                        found.append((when, leaf.hosts[at]))
+        found.sort()
+        return found
+
+    def leaves_of(self, grants: Iterable[Grant]) -> int:
+        return len({id(self._leaf_of[grant.host_id]) for grant in grants})
+
+    def leaf_free_by(self, ask: Ask, by: Instant) -> bool:
+        """Whether one leaf will have all these nodes as whole hosts by then."""
+        for pool in self._pools_for(ask.region, ask.gpu_type, ask.gpus_per_node):
+            for leaf in pool.ranked():
+                if len(leaf.hosts) < ask.nodes:
+                    continue
+                ready = leaf.by_free[pool.slots].bit_count()
+                if ready >= ask.nodes:
+                    return True
+                for at in bits(leaf.usable & ~leaf.by_free[pool.slots]):
+                    taken = _every(pool.slots) & ~leaf.free[at]
+                    end = self._holds.end_of(leaf.hosts[at], taken)
+                    ready += end is not None and end <= by
+                if ready >= ask.nodes:
+                    return True
+        return False
+
     # ---- decisions
 
     def place(self, ask: Ask) -> Placement | Refusal:
@@ -192,13 +227,16 @@ class CapacityIndex:
         return self._place(ask)
 
     def _place(self, ask: Ask) -> Placement | Refusal:
-        workers = self._grants(ask.region, ask.gpu_type, ask.gpus_per_node, ask.nodes)
+        ends = None if ask.ends_at is None else Lifetime(ask.at, ask.ends_at, self._holds)
+        workers = self._grants(ask.region, ask.gpu_type, ask.gpus_per_node, ask.nodes, ends)
         control = self._grants(ask.region, CONTROL, 1, ask.control)
         if workers is None or control is None:
             return self._refusal(ask)
         return Placement(tuple(workers), tuple(control), self._lines_of(ask, workers))
 
-    def _grants(self, region: str, gpu_type: str, gpus: int, nodes: int) -> list[Grant] | None:
+    def _grants(
+        self, region: str, gpu_type: str, gpus: int, nodes: int, life: Lifetime | None = None
+    ) -> list[Grant] | None:
         """From the smallest hosts that can give them all; else from each size in turn."""
         if nodes <= 0:
             return []
@@ -206,12 +244,12 @@ class CapacityIndex:
         free = [pool.free_nodes(gpus) for pool in pools]
         for pool, nodes_free in zip(pools, free, strict=True):
             if nodes_free >= nodes:
-                return pool.grant(gpus, nodes)
+                return pool.grant(gpus, nodes, life)
         if sum(free) < nodes:
             return None
         grants: list[Grant] = []
         for pool, nodes_free in zip(pools, free, strict=True):
-            grants += pool.grant(gpus, min(nodes_free, nodes - len(grants)))
+            grants += pool.grant(gpus, min(nodes_free, nodes - len(grants)), life)
         return grants
 
     def _pools_for(self, region: str, gpu_type: str, gpus: int) -> list[Pool]:

@@ -14,7 +14,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
+from muster.core.capacity.holds import Lifetime
 from muster.core.capacity.placement import Grant
+from muster.model.base import Instant
+
+WEIGHED_MAX = 256
+"""Hosts of one number of free slots that are weighed by their ends before the rest is left alone."""
 
 
 @lru_cache(maxsize=4096)
@@ -282,15 +287,46 @@ class Pool:
 
     # ---- decisions: nothing below changes what is free
 
-    def grant(self, gpus: int, nodes: int) -> list[Grant]:
+    def ranked(self) -> list[Leaf]:
+        """Its leaves in order."""
+        if not self._settled:
+            self._settle()
+        return self._by_rank
+
+    def grant(self, gpus: int, nodes: int, life: Lifetime | None = None) -> list[Grant]:
         """So many nodes of so many GPUs; the caller has seen that `free_nodes` suffices."""
         if not self._settled:
             self._settle()
         if gpus == self.slots:
             return self._gang(nodes)
+        if life is not None and nodes == 1:
+            longest = self._beside_the_longest(gpus, life)
+            if longest:
+                return longest
         grants = self._from_partly_used(gpus, nodes)
         if len(grants) < nodes:
             grants += self._from_whole(gpus, nodes - len(grants))
+        return grants
+
+    def _beside_the_longest(self, gpus: int, life: Lifetime) -> list[Grant]:
+        """One slice on the partly used host that it keeps busy least longer, then the fullest: hosts empty together.
+        Of a large fleet only so many are weighed."""
+        best: tuple[Instant, int, Leaf, int] | None = None
+        weighed = 0
+        every = (1 << self.slots) - 1
+        for count in range(gpus, self.slots):
+            for rank in bits(self._with_free[count]):
+                leaf = self._by_rank[rank]
+                for at in bits(leaf.by_free[count]):
+                    stretch = life.stretch(leaf.hosts[at], every & ~leaf.free[at])
+                    if best is None or (stretch, count) < best[:2]:
+                        best = (stretch, count, leaf, at)
+                    weighed += 1
+                if weighed >= WEIGHED_MAX:
+                    break
+        grants: list[Grant] = []
+        if best is not None:
+            self._slice(best[2], best[3], gpus, 1, grants)
         return grants
 
     def _from_partly_used(self, gpus: int, nodes: int) -> list[Grant]:

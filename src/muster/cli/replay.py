@@ -1,0 +1,112 @@
+"""`muster replay TRACE.csv`: what would this fleet have done? No server is needed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from muster.cli.ending import USAGE, Ended
+from muster.cli.show import table
+from muster.core.capacity.waiting import Patience
+from muster.core.fleet_file import read_fleet_file
+from muster.core.replay.figures import figures, promise_figures
+from muster.core.replay.page import page
+from muster.core.replay.play import Windows, play, promise
+from muster.core.replay.trace import (
+    HOST_GPUS,
+    Job,
+    fleet_of_places,
+    fleet_of_topology,
+    read_trace,
+    regular_fleet,
+)
+from muster.errors import Invalid
+from muster.model.base import HOUR
+from muster.model.hosts import Host
+
+PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("replay")
+@click.argument("trace", type=PATH)
+@click.option("--fleet-file", type=PATH, help="The hosts of a fleet file.")
+@click.option("--topology", type=PATH, help="CSV with pod and leaf per host.")
+@click.option("--hosts", type=click.IntRange(1), help="So many hosts of 8 GPUs.")
+@click.option("--leaf-hosts", type=click.IntRange(1), default=8, show_default=True, help="Hosts under one leaf.")
+@click.option("--pod-leaves", type=click.IntRange(1), default=5, show_default=True, help="Leaves under one pod.")
+@click.option("--gpu-is-host", is_flag=True, help="One GPU of the trace is one whole host.")
+@click.option("--from-day", type=float, default=0.0, show_default=True)
+@click.option("--to-day", type=float, help="Up to, not including.")
+@click.option("--as", "as_", type=click.Choice(["on-demand", "reservation"]), default="on-demand", show_default=True)
+@click.option("--lead-days", type=float, default=7.0, show_default=True, help="Windows begin up to so much later.")
+@click.option("--slack-hours", type=float, default=0.0, show_default=True, help="A window's start may slip so far.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--leaf-patience", type=float, default=0.0, help="Share of its length a gang waits for one leaf.")
+@click.option("--patience-hours", type=float, default=4.0, show_default=True, help="But in all at most so long.")
+@click.option("--compare", metavar="HOSTS", type=click.IntRange(1), help="What if there were so many hosts?")
+@click.option("--html", "html_", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+def replay(trace: Path, output: str, html_: Path | None, compare: int | None, **said: Any) -> None:
+    """Drive TRACE through placement and the calendar, and tell what came of it."""
+    try:
+        jobs = read_trace(trace, from_day=said["from_day"], to_day=said["to_day"], gpu_is_host=said["gpu_is_host"])
+        fleets = {"as it is": fleet(said)}
+        if compare is not None:
+            fleets[f"{compare} hosts"] = fleet({**said, "hosts": compare})
+    except Invalid as error:
+        raise Ended(error.message, USAGE, error.hint or "") from error
+    if not jobs:
+        raise Ended("no asks in these days", USAGE, "look at --from-day and --to-day")
+    told = {name: run(jobs, hosts, said) for name, hosts in fleets.items()}
+    if html_ is not None:
+        html_.write_text(page(trace.name, told))
+    shown = {name: facts for name, (facts, _) in told.items()}
+    click.echo(json.dumps(shown if compare else shown["as it is"], indent=2) if output == "json" else as_table(shown))
+
+
+def run(jobs: list[Job], hosts: list[Host], said: dict[str, Any]) -> tuple[dict[str, Any], list[float]]:
+    """The figures, and the waits in hours for the plot."""
+    with click.progressbar(length=len(jobs), label=f"{len(hosts)} hosts", file=sys.stderr) as bar:
+        progress: Callable[[int], None] = stepper(bar.update)
+        if said["as_"] == "reservation":
+            windows = Windows(round(said["lead_days"] * 24 * HOUR), round(said["slack_hours"] * HOUR), said["seed"])
+            return promise_figures(promise(jobs, len(hosts), windows, progress=progress)), []
+        played = play(
+            jobs,
+            hosts,
+            patience=Patience(said["leaf_patience"], round(said["patience_hours"] * HOUR)),
+            progress=progress,
+        )
+        return figures(played), [one.wait / HOUR for one in played.outcomes if one.started is not None]
+
+
+def stepper(update: Callable[[int], None], every: int = 500) -> Callable[[int], None]:
+    """A bar that is moved now and then: drawing it must not cost more than what it shows."""
+
+    def step(done: int) -> None:
+        if done % every == 0:
+            update(every)
+
+    return step
+
+
+def fleet(said: dict[str, Any]) -> list[Host]:
+    if said["fleet_file"] is not None:
+        specs = list(read_fleet_file(said["fleet_file"], 0).hosts())
+        return fleet_of_places([(spec.pod, spec.leaf) for spec in specs if spec.gpu_type and spec.slots == HOST_GPUS])
+    if said["topology"] is not None:
+        return fleet_of_topology(said["topology"], said["hosts"])
+    if said["hosts"] is None:
+        raise Ended("say which fleet", USAGE, "--hosts 80, --topology HOSTS.csv or --fleet-file FLEET.yaml")
+    return regular_fleet(said["hosts"], said["leaf_hosts"], said["pod_leaves"])
+
+
+def as_table(shown: dict[str, dict[str, Any]]) -> str:
+    names = list(shown)
+    rows = [{"figure": key, **{name: shown[name].get(key) for name in names}} for key in shown[names[0]]]
+    return table(rows, [("", "figure"), *((name, name) for name in names)])

@@ -1,0 +1,164 @@
+"""Playing a trace: asks come, wait, start where placement says, and end; or are promised windows on the calendar.
+
+Leans on the placement index, the waiting list and the calendar, the very functions the service calls. Time is
+virtual: it goes from event to event.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from muster.clock import SeededEntropy
+from muster.core.capacity.calendar import CELL, Line, Promise, end_cell, first_cell
+from muster.core.capacity.index import CapacityIndex
+from muster.core.capacity.placement import Ask, Placement
+from muster.core.capacity.waiting import Patience, Waiting, starters
+from muster.core.replay.trace import GPU_TYPE, HOST_GPUS, REGION, Job
+from muster.model.base import HOUR, Instant
+from muster.model.hosts import Host
+
+
+class Outcome(NamedTuple):
+    """What became of one ask: when it started (None = never) and over how many leaves."""
+
+    job: Job
+    started: Instant | None
+    leaves: int = 0
+
+    @property
+    def wait(self) -> Instant:
+        return 0 if self.started is None else self.started - self.job.at
+
+
+class Busy(NamedTuple):
+    """GPUs in use, integrated over time: until the last ask came, and while anybody waited."""
+
+    used: float
+    span: Instant
+    used_queued: float
+    span_queued: Instant
+
+
+class Played(NamedTuple):
+    outcomes: list[Outcome]
+    busy: Busy
+    gpus: int
+    largest_leaf: int
+
+
+class _Meter:
+    def __init__(self, until: Instant) -> None:
+        self.until, self.last, self.used = until, 0, 0
+        self.total = self.queued = 0.0
+        self.span_queued = 0
+
+    def to(self, now: Instant, waiting: bool) -> None:
+        within = min(now, self.until) - self.last
+        if within > 0:
+            self.total += self.used * within
+        if waiting:
+            self.queued += self.used * (now - self.last)
+            self.span_queued += now - self.last
+        self.last = now
+
+
+def play(
+    jobs: Sequence[Job],
+    hosts: Sequence[Host],
+    *,
+    patience: Patience = Patience(),
+    progress: Callable[[int], None] = lambda done: None,
+) -> Played:
+    """Every ask as an on-demand one that would rather wait than be refused."""
+    index = indexed(hosts)
+    meter = _Meter(jobs[-1].at if jobs else 0)
+    outcomes: list[Outcome | None] = [None] * len(jobs)
+    running: list[tuple[Instant, int, Placement]] = []
+    queue: list[Waiting] = []
+    coming = 0
+
+    def take(one: Waiting, placement: Placement) -> None:
+        index.take(placement.workers, now + one.length)
+        job = jobs[one.key]
+        outcomes[one.key] = Outcome(job, now, index.leaves_of(placement.workers))
+        meter.used += job.nodes * job.gpus_per_node
+        heapq.heappush(running, (now + one.length, one.key, placement))
+
+    while coming < len(jobs) or running:
+        now = min(jobs[coming].at if coming < len(jobs) else 1 << 62, running[0][0] if running else 1 << 62)
+        meter.to(now, bool(queue))
+        while running and running[0][0] <= now:
+            _, key, placement = heapq.heappop(running)
+            meter.used -= jobs[key].nodes * jobs[key].gpus_per_node
+            for grant in placement.workers:
+                index.free(grant.host_id, grant.slots)
+        while coming < len(jobs) and jobs[coming].at <= now:
+            queue.append(Waiting(coming, _ask(jobs[coming]), jobs[coming].length, jobs[coming].at))
+            coming += 1
+            progress(coming)
+        if queue:
+            gone = {start.key for start in starters(queue, index, now, take, patience)}
+            queue = [one for one in queue if one.key not in gone] if gone else queue
+    busy = Busy(meter.total, meter.until, meter.queued, meter.span_queued)
+    told = [found or Outcome(job, None) for found, job in zip(outcomes, jobs, strict=True)]
+    return Played(told, busy, len(hosts) * HOST_GPUS, largest_leaf(hosts))
+
+
+def indexed(hosts: Iterable[Host]) -> CapacityIndex:
+    index = CapacityIndex()
+    for host in hosts:
+        index.set_host(host)
+    return index
+
+
+def _ask(job: Job) -> Ask:
+    return Ask(REGION, GPU_TYPE, job.gpus_per_node, job.nodes)
+
+
+def largest_leaf(hosts: Iterable[Host]) -> int:
+    counts: dict[tuple[str, str], int] = {}
+    for host in hosts:
+        counts[host.pod, host.leaf] = counts.get((host.pod, host.leaf), 0) + 1
+    return max(counts.values(), default=0)
+
+
+class Windows(NamedTuple):
+    """How asks become windows: a lead of up to so much, a start that may slip by so much."""
+
+    lead: Instant = 7 * 24 * HOUR
+    slack: Instant = 0
+    seed: int = 0
+
+
+class Promises(NamedTuple):
+    asked: int
+    accepted: int
+    asked_host_ms: int
+    accepted_host_ms: int
+
+
+def promise(
+    jobs: Sequence[Job], hosts: int, windows: Windows, *, progress: Callable[[int], None] = lambda done: None
+) -> Promises:
+    """Every ask for whole hosts as a window of fixed length, promised first come, first served."""
+    line = Line(share_percent=100, spares=0)
+    for n in range(hosts):
+        line.set_host(str(n))
+    dice = SeededEntropy(windows.seed)
+    asked = accepted = asked_ms = accepted_ms = 0
+    for n, job in enumerate(jobs):
+        progress(n + 1)
+        if job.gpus_per_node < HOST_GPUS:
+            continue
+        start = first_cell(job.at + round(dice.chance() * windows.lead)) + 1
+        cells = max(1, end_cell(job.length))
+        asked, asked_ms = asked + 1, asked_ms + job.nodes * cells * CELL
+        found = start if line.reservable_room(start, start + cells) >= job.nodes else None
+        if found is None and windows.slack:
+            found = line.earliest(job.nodes, cells, start, start + windows.slack // CELL)
+        if found is not None:
+            line.put(str(n), Promise(job.nodes, found, found + cells))
+            accepted, accepted_ms = accepted + 1, accepted_ms + job.nodes * cells * CELL
+    return Promises(asked, accepted, asked_ms, accepted_ms)
