@@ -11,8 +11,18 @@ from muster.core.clusters import plan as planning
 from muster.core.clusters.plan import Sight, plan
 from muster.core.clusters.snapshot import ClusterView, Snapshot
 from muster.model.catalog import InstanceType
-from muster.model.clusters import Cluster, ClusterSpec, ClusterStatus, ClusterType, Moved, Node, NodeRole
-from muster.model.phases import CLUSTER_MOVES, NODE_MOVES, NodePhase, Phase
+from muster.model.clusters import (
+    Boots,
+    Cluster,
+    ClusterSpec,
+    ClusterStatus,
+    ClusterType,
+    Mending,
+    Moved,
+    Node,
+    NodeRole,
+)
+from muster.model.phases import CLUSTER_MOVES, NODE_MOVES, SERVING, NodePhase, Phase
 
 NOW = 1_000_000_000
 LIVE_NODE_PHASES = [phase for phase in NodePhase if phase is not NodePhase.GONE]
@@ -40,6 +50,7 @@ def nodes(draw: st.DrawFn) -> list[Node]:
                 lease_id=f"l{n}",
                 phase=phase,
                 phase_since=NOW - draw(st.sampled_from([0, 10**8])),
+                mending=Mending(boot=draw(st.integers(0, 1))),
                 created_at=0,
             )
         )
@@ -60,6 +71,7 @@ def situations(draw: st.DrawFn) -> tuple[Snapshot, Sight]:
         paused=draw(st.booleans()),
         force=draw(st.booleans()),
         ends_at=draw(st.sampled_from([None, NOW - 1, NOW + 1])),
+        boots=draw(st.builds(Boots, control=st.integers(0, 1), workers=st.integers(0, 1))),
     )
     status = ClusterStatus(
         converged_generation=draw(st.integers(0, 2)),
@@ -145,3 +157,17 @@ def test_unknown_is_never_read_as_gone(situation: tuple[Snapshot, Sight]) -> Non
         assert not lost & unknown
     if isinstance(step, planning.Free):
         assert not {node.id for node in step.nodes} & unknown
+
+
+@settings(max_examples=400, deadline=None)
+@given(situations())
+def test_only_what_was_booted_for_an_older_wish_is_booted_anew(situation: tuple[Snapshot, Sight]) -> None:
+    snapshot, sight = situation
+    step, boots = plan(snapshot, sight, NOW), snapshot.cluster.spec.boots
+    if isinstance(step, planning.Note):
+        anew = [move.node for move in step.moves if move.because == "it is booted anew"]
+        wished = {True: boots.workers, False: boots.control}
+        assert all(node.mending.boot < wished[node.role is NodeRole.WORKER] for node in anew)
+    if isinstance(step, planning.Converge) and snapshot.cluster.phase in SERVING:
+        late = (NodePhase.PENDING, NodePhase.BOOTING)
+        assert not any(node.role is NodeRole.CONTROLLER and node.phase in late for node in snapshot.nodes)
