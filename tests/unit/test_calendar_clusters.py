@@ -137,6 +137,19 @@ def test_a_scheduled_cluster_is_ready_by_its_start_and_goes_at_its_end(tmp_path:
     play(tmp_path, story)
 
 
+def test_a_window_without_a_start_begins_at_once(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        now = cast.clock.now()
+        made = await cast.create("now", 32, billing=Billing.SCHEDULED, ends_at=now + 5 * HOUR)
+        again = await cast.create("now", 32, billing=Billing.SCHEDULED, ends_at=now + 5 * HOUR)
+        assert again.id == made.id
+        await cast.until(made, Phase.READY, hours=1)
+        assert (await cast.reservation(made)).starts_at == made.created_at
+        await cast.until(made, Phase.GONE, hours=6)
+
+    play(tmp_path, story)
+
+
 def test_what_is_scheduled_is_kept_from_on_demand(tmp_path: Path) -> None:
     async def story(cast: Cast) -> None:
         now = cast.clock.now()
@@ -247,7 +260,7 @@ def test_paused_and_resumed_a_reserved_cluster_keeps_its_place(tmp_path: Path) -
     [
         ({"billing": Billing.RESERVED}, "duration_days"),
         ({"billing": Billing.RESERVED, "duration_days": 9_999}, "duration_days"),
-        ({"billing": Billing.SCHEDULED}, "starts_at"),
+        ({"billing": Billing.SCHEDULED}, "ends_at"),
         ({"billing": Billing.SCHEDULED, "starts_at": 5}, "starts_at"),
         ({"starts_at": 5}, "starts_at"),
         ({"ends_at": 5}, "ends_at"),

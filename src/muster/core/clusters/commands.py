@@ -39,7 +39,7 @@ class CreateCluster(Part, frozen=True, kw_only=True):
     billing: Billing = Billing.ON_DEMAND
     ends_at: Instant | None = None
     lasts_ms: int | None = None  # instead of ends_at: so long from its acceptance on
-    starts_at: Instant | None = None  # of scheduled capacity: when it is to be ready
+    starts_at: Instant | None = None  # of scheduled capacity: when it is to be ready; None = at once
     duration_days: float | None = None  # of a reserved cluster: so long from its first being ready
     quote_id: str = ""  # a quote or reservation to draw from, instead of billing and times
     queue: bool = False  # when it is not free now: wait for it instead of being refused

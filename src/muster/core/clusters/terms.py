@@ -1,7 +1,7 @@
 """How long a cluster is wished for, and what that asks of the calendar. Pure.
 
 ON_DEMAND: until deleted, or an end if given. RESERVED: a duration from its first being ready. SCHEDULED: from a
-start, at which it is to be ready, to an end.
+start, at which it is to be ready (at once, unless said), to an end.
 """
 
 from __future__ import annotations
@@ -38,12 +38,11 @@ def check_term(command: CreateCluster, now: Instant) -> None:
 
 
 def _check_window(command: CreateCluster, now: Instant) -> None:
-    if command.starts_at is None:
-        raise Invalid("a scheduled cluster says when it starts", field="starts_at")
-    if command.starts_at < now - MINUTE:
+    starts_at = now if command.starts_at is None else command.starts_at
+    if starts_at < now - MINUTE:
         raise Invalid("its start is over already", field="starts_at", hint="ask for reserved or on_demand")
     ends_at = window_end(command)
-    if ends_at is None or ends_at <= command.starts_at:
+    if ends_at is None or ends_at <= starts_at:
         raise Invalid("a scheduled cluster says when it ends, after its start", field="ends_at")
 
 
