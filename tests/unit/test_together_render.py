@@ -21,10 +21,11 @@ from muster.dialects.together.render import (
     told_list,
     volume_of,
 )
-from muster.model.base import HOUR
+from muster.model.base import DAY, HOUR
 from muster.model.catalog import GpuType, Image, InstanceType
 from muster.model.clusters import (
     AddOn,
+    Billing,
     CheckResult,
     Cluster,
     ClusterConfig,
@@ -49,10 +50,10 @@ def cluster(phase: Phase = Phase.READY, **more: Any) -> Cluster:
         region="r",
         gpu_type="H100_SXM",
         instance_type="8xH100_SXM",
-        workers=1,
         image_id="image",
         config=more.pop("config", ClusterConfig()),
         ends_at=more.pop("ends_at", None),
+        **({"workers": 1} | more.pop("term", {})),
     )
     fields: dict[str, Any] = {
         "version": 7,
@@ -280,3 +281,28 @@ def test_a_term_is_told_in_hours() -> None:
     seen = shown(view(ending))
     assert (seen["duration_hours"], seen["reservation_end_time"]) == (24, stamp(NOW + 14 * HOUR))
     assert legacy.cluster_of(view(ending)).duration_hours == 24
+    assert (seen["num_reserved_gpus"], "reservation_start_time" in seen) == (0, False)
+
+
+def test_a_reserved_term_counts_from_the_first_ready() -> None:
+    term = {"billing": Billing.RESERVED, "duration_ms": 2 * DAY, "reserved_workers": 1, "workers": 2}
+    waiting = shown(view(cluster(Phase.WORKERS, term=term)))
+    assert (waiting["billing_type"], waiting["duration_hours"]) == ("RESERVED", 48)
+    assert (waiting["num_gpus"], waiting["num_reserved_gpus"]) == (16, 8)
+    assert not {"reservation_start_time", "reservation_end_time"} & set(waiting)
+    ready = cluster(term=term, status=ClusterStatus(first_ready_at=NOW))
+    seen = shown(view(ready))
+    assert (seen["reservation_start_time"], seen["reservation_end_time"]) == (stamp(NOW), stamp(NOW + 2 * DAY))
+    longer = shown(view(cluster(term=term, status=ready.status, ends_at=NOW + 3 * DAY)))
+    assert (longer["reservation_end_time"], longer["duration_hours"]) == (stamp(NOW + 3 * DAY), 72)
+
+
+def test_a_scheduled_window_is_told_as_it_was_asked() -> None:
+    term: dict[str, Any] = {"billing": Billing.SCHEDULED}
+    ahead = cluster(Phase.SCHEDULED, term=term | {"starts_at": NOW + HOUR}, ends_at=NOW + 5 * HOUR)
+    seen = shown(view(ahead, []))
+    assert (seen["status"], seen["billing_type"], seen["num_reserved_gpus"]) == ("Scheduled", "SCHEDULED_CAPACITY", 8)
+    assert (seen["reservation_start_time"], seen["duration_hours"]) == (stamp(NOW + HOUR), 4)
+    at_once = shown(view(cluster(Phase.SCHEDULED, term=term, ends_at=NOW), []))
+    assert (at_once["reservation_start_time"], at_once["duration_hours"]) == (stamp(NOW - 10 * HOUR), 10)
+    assert legacy.cluster_of(view(ahead, [])).status == "QUEUED"

@@ -6,18 +6,31 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from muster.contracts.http import Call
 from muster.core.catalog.snapshot import Catalog
 from muster.core.clusters.commands import CreateCluster, MountWish, NewVolume, UpdateCluster
+from muster.core.clusters.snapshot import ClusterView
 from muster.core.demo import demo_catalog
 from muster.dialects.together import legacy, wire
 from muster.dialects.together.asking import IGNORED, read
 from muster.dialects.together.translate import create_cluster, driver_word, update_cluster
-from muster.errors import CallError, Invalid, Unsupported
-from muster.model.base import DAY
+from muster.errors import CallError, Invalid, Unsupported, WrongPhase
+from muster.model.base import DAY, HOUR
 from muster.model.catalog import GpuType, Image, InstanceType, Price, Region
-from muster.model.clusters import AddOn, ClusterConfig, ClusterSpec, ClusterType, Oidc, Scripts
+from muster.model.clusters import (
+    AddOn,
+    Billing,
+    Cluster,
+    ClusterConfig,
+    ClusterSpec,
+    ClusterStatus,
+    ClusterType,
+    Oidc,
+    Scripts,
+)
+from muster.model.phases import Phase
 
 REGION = "us-central-8"
 GOOD: dict[str, Any] = {
@@ -30,6 +43,8 @@ GOOD: dict[str, Any] = {
     "nvidia_driver_version": "560",
 }
 SLURM = {"cluster_type": "SLURM", "slurm_shm_size_gib": 32}
+END, END_AT = "2030-01-02T00:00:00Z", 1_893_542_400_000
+SCHEDULED = {"billing_type": "SCHEDULED_CAPACITY", "reservation_end_time": END}
 
 
 def catalog_of() -> Catalog:
@@ -131,7 +146,11 @@ def test_gpus_come_in_eights(gpus: int) -> None:
         ({"billing_type": "RESERVED", "duration_days": 91}, "duration_days"),
         ({"billing_type": "RESERVED", "duration_days": 9, "num_reserved_gpus": 24}, "num_reserved_gpus"),
         ({"billing_type": "RESERVED", "duration_days": 9, "num_reserved_gpus": 4}, "num_reserved_gpus"),
+        ({"billing_type": "RESERVED", "duration_days": 9, "reservation_end_time": END}, "reservation_end_time"),
         ({"billing_type": "SCHEDULED_CAPACITY"}, "reservation_end_time"),
+        (SCHEDULED | {"reservation_start_time": END}, "reservation_end_time"),
+        (SCHEDULED | {"duration_days": 3}, "duration_days"),
+        (SCHEDULED | {"num_reserved_gpus": 24}, "num_reserved_gpus"),
         ({"reservation_end_time": "2030-01-01T00:00:00Z"}, "reservation_end_time"),
         ({"reservation_start_time": "2030-01-01T00:00:00Z"}, "reservation_start_time"),
         ({"num_reserved_gpus": 8}, "num_reserved_gpus"),
@@ -178,8 +197,7 @@ def test_what_makes_no_sense_is_refused_by_its_field(more: dict[str, Any], field
 @pytest.mark.parametrize(
     ("more", "field"),
     [
-        ({"billing_type": "RESERVED", "duration_days": 3}, "billing_type"),
-        ({"billing_type": "SCHEDULED_CAPACITY", "reservation_end_time": "2030-01-01T00:00:00Z"}, "billing_type"),
+        ({"billing_type": "RESERVED", "duration_days": 3, "num_reserved_gpus": 8}, "num_reserved_gpus"),
         ({"auto_scale": True, "auto_scale_max_gpus": 32}, "auto_scale"),
         ({"auto_scaled": True, "auto_scale_max_gpus": 32}, "auto_scale"),
         ({"capacity_pool_id": "p", "num_capacity_pool_gpus": 8}, "capacity_pool_id"),
@@ -224,6 +242,25 @@ def test_a_bare_cuda_version_means_the_older_os_and_a_suffix_chooses() -> None:
 
 def test_on_demand_may_end_by_itself() -> None:
     assert create(duration_days=3).lasts_ms == 3 * DAY
+
+
+def test_reserved_lasts_so_many_days_once_it_is_ready() -> None:
+    command = create(billing_type="RESERVED", duration_days=90)
+    assert (command.billing, command.duration_days) == (Billing.RESERVED, 90)
+    assert (command.lasts_ms, command.starts_at, command.ends_at) == (None, None, None)
+    for all_of_it in (0, 16):
+        assert create(billing_type="RESERVED", duration_days=90, num_reserved_gpus=all_of_it) == command
+
+
+@pytest.mark.parametrize("start", ["2030-01-01T00:00:00Z", "2030-01-01T00:00:00", "2030-01-01T02:00:00+02:00"])
+def test_scheduled_capacity_has_a_window(start: str) -> None:
+    command = create(**SCHEDULED, reservation_start_time=start)
+    assert (command.billing, command.starts_at, command.ends_at) == (Billing.SCHEDULED, END_AT - DAY, END_AT)
+
+
+def test_scheduled_capacity_without_a_start_is_the_same_wish_whenever_it_is_said() -> None:
+    command = create(**SCHEDULED)
+    assert (command.billing, command.starts_at, command.ends_at) == (Billing.SCHEDULED, None, END_AT)
 
 
 def test_an_inline_volume_outlives_its_cluster_unless_said_otherwise() -> None:
@@ -339,8 +376,27 @@ SPEC = ClusterSpec(
 )
 
 
-def update(**said: Any) -> UpdateCluster:
-    return update_cluster(asked(said, wire.ClusterChange).said, SPEC)
+def view(spec: ClusterSpec = SPEC, ready_at: int | None = None) -> ClusterView:
+    cluster = Cluster(
+        id="c",
+        account_id="a",
+        project_id="p",
+        name="n",
+        live_name="n",
+        region=REGION,
+        phase=Phase.READY,
+        phase_since=0,
+        spec=spec,
+        status=ClusterStatus(first_ready_at=ready_at),
+        digest="",
+        created_at=END_AT - 10 * DAY,
+        updated_at=0,
+    )
+    return ClusterView(cluster=cluster, nodes=[], instance_type=CATALOG.instance_type_for("H100_SXM", 8))
+
+
+def update(of: ClusterView | None = None, **said: Any) -> UpdateCluster:
+    return update_cluster(asked(said, wire.ClusterChange).said, of or view())
 
 
 def test_an_update_keeps_what_it_does_not_name() -> None:
@@ -376,6 +432,34 @@ def test_an_update_refuses_what_cannot_be(said: dict[str, Any]) -> None:
         update(**said)
 
 
+RESERVED_SPEC = replace(SPEC, billing=Billing.RESERVED, duration_ms=3 * DAY, reserved_workers=2)
+SCHEDULED_SPEC = replace(SPEC, billing=Billing.SCHEDULED, starts_at=END_AT - DAY, ends_at=END_AT - HOUR)
+
+
+@pytest.mark.parametrize("of", [view(RESERVED_SPEC, ready_at=END_AT - 2 * DAY), view(SCHEDULED_SPEC)])
+def test_a_reservation_may_end_later(of: ClusterView) -> None:
+    assert update(of, reservation_end_time=END) == UpdateCluster(ends_at=END_AT)
+    same = update(of, reservation_end_time=END, num_gpus=16, num_reserved_gpus=16)
+    assert same == UpdateCluster(gpus=16, ends_at=END_AT)
+    for said in ({"num_gpus": 24, "reservation_end_time": END}, {"reservation_end_time": "2029-12-01T00:00:00Z"}):
+        with pytest.raises(Invalid) as refusal:
+            update(of, **said)
+        assert refusal.value.field == "reservation_end_time"
+    for gpus in (8, 24):
+        with pytest.raises(Unsupported, match="16 GPUs were reserved"):
+            update(of, num_reserved_gpus=gpus)
+
+
+def test_what_is_above_a_reservation_is_no_part_of_it() -> None:
+    grown = view(replace(RESERVED_SPEC, workers=3))
+    assert update(grown, num_reserved_gpus=16) == UpdateCluster()
+
+
+def test_the_end_of_a_reservation_that_has_not_begun_is_not_known() -> None:
+    with pytest.raises(WrongPhase, match="first Ready"):
+        update(view(RESERVED_SPEC), reservation_end_time=END)
+
+
 # --- legacy -----------------------------------------------------------------------------------------------------
 
 OLD: dict[str, Any] = {
@@ -402,6 +486,13 @@ def test_a_legacy_create_ends_by_itself() -> None:
     assert old(cluster_type="SLURM").config.shm_gib == ClusterConfig().shm_gib
 
 
+def test_a_legacy_create_may_be_reserved() -> None:
+    command = old(billing_type="RESERVED")
+    assert (command.billing, command.duration_days, command.lasts_ms) == (Billing.RESERVED, 2, None)
+    with pytest.raises(Invalid, match="between 1 and 90"):
+        old(billing_type="RESERVED", duration_days=91)
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -409,6 +500,7 @@ def test_a_legacy_create_ends_by_itself() -> None:
         {"gpu_type": "UNKNOWN_GPU_TYPE"},
         {"driver_version": "UNKNOWN_DRIVER"},
         {"billing_type": "UNSPECIFIED"},
+        {"billing_type": "SCHEDULED_CAPACITY"},
         {"duration_days": -1},
         {"duration_days": 2**32},
         {"duration_days": 0},

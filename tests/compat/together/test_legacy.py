@@ -96,6 +96,9 @@ def test_a_legacy_create_is_refused_in_the_same_envelope(tenant: Tenant, more: d
     assert reply.json()["error"]["param"] in more
 
 
-def test_what_needs_a_calendar_is_refused(tenant: Tenant) -> None:
-    reply = tenant.wire.ask("POST", f"{OLD}/gpu_cluster", json=BODY | {"billing_type": "RESERVED"})
-    assert (reply.status_code, reply.json()["error"]["code"]) == (422, "unsupported")
+def test_a_legacy_cluster_may_be_reserved(tenant: Tenant) -> None:
+    made = tenant.wire.good("POST", f"{OLD}/gpu_cluster", json=BODY | {"billing_type": "RESERVED"})
+    seen = tenant.wire.good("GET", f"{OLD}/gpu_cluster/{made['cluster_id']}")
+    assert (seen["duration_hours"], seen["num_gpus"]) == (48, 8)
+    current = tenant.wire.good("GET", f"/v1/compute/clusters/{made['cluster_id']}")
+    assert (current["billing_type"], current["num_reserved_gpus"]) == ("RESERVED", 8)

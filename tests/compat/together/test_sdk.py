@@ -35,6 +35,11 @@ def test_every_wish_is_told_back(tenant: Tenant, kind: str) -> None:
     assert ignored == [["a_field_from_the_future"], ["zzz"]]
 
 
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_capacity_in_time(tenant: Tenant, kind: str) -> None:
+    drive(tenant, NEWEST, "reservations.py", kind)
+
+
 def test_the_table_of_fields_knows_every_field_of_the_newest_sdk(tenant: Tenant) -> None:
     declared = {section.title: {field.name for field in section.fields} for section in (*REQUESTS, *ANSWERS)}
     for title, names in json.loads(drive(tenant, NEWEST, "shapes.py")).items():

@@ -15,7 +15,8 @@ from muster.core.house import House
 from muster.dialects.together import answers, wire
 from muster.dialects.together.asking import read
 from muster.dialects.together.render import is_old, may_have_kubeconfig, render_cluster, told, told_list
-from muster.dialects.together.translate import NODE_GPUS, create_cluster, driver_word, update_cluster
+from muster.dialects.together.terms import NODE_GPUS
+from muster.dialects.together.translate import create_cluster, driver_word, update_cluster
 from muster.errors import Invalid
 from muster.model.accounts import Actor
 from muster.model.base import HOUR
@@ -72,9 +73,7 @@ class Clusters:
     async def update(self, call: Call) -> Reply:
         id = call.params["cluster_id"]
         asked = read(call, wire.ClusterChange)
-        await self._clusters.change(
-            call.actor, id, lambda view: update_cluster(asked.said, view.cluster.spec), note=asked.note
-        )
+        await self._clusters.change(call.actor, id, lambda view: update_cluster(asked.said, view), note=asked.note)
         return Reply(200, told(await self._document(call.actor, id)), headers=asked.headers)
 
     async def delete(self, call: Call) -> Reply:

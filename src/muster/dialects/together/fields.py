@@ -56,16 +56,16 @@ REQUESTS: Final[tuple[Section, ...]] = (
             spoken region: one of the catalogue's
             spoken gpu_type: one of the catalogue's, in whole nodes of 8
             spoken num_gpus: a multiple of 8, at least 8
-            spoken billing_type: ON_DEMAND; RESERVED and SCHEDULED_CAPACITY are checked, then refused: no calendar yet
+            spoken billing_type: ON_DEMAND, RESERVED or SCHEDULED_CAPACITY; the last two are booked at once
             spoken nvidia_version_id: an image of the region; must agree with the versions if they are said too
             spoken cuda_version: with nvidia_driver_version; a bare version means ubuntu-22.04 where there is one
             spoken nvidia_driver_version: with cuda_version
             spoken driver_version: the older word for both, CUDA_12_6_560
             spoken cluster_type: KUBERNETES (the default) or SLURM
-            spoken duration_days: ON_DEMAND: the cluster ends by itself after so many days
-            refused reservation_start_time: only for SCHEDULED_CAPACITY
-            refused reservation_end_time: only for SCHEDULED_CAPACITY
-            refused num_reserved_gpus: only for RESERVED; 0 passes
+            spoken duration_days: RESERVED: 1 to 90, from its first Ready on; ON_DEMAND: it ends by itself after these
+            spoken reservation_start_time: SCHEDULED_CAPACITY only: when it is to be Ready; at once unless said
+            spoken reservation_end_time: SCHEDULED_CAPACITY only, and required there
+            refused num_reserved_gpus: num_gpus and 0 pass: a new cluster is reserved as a whole
             spoken shared_volume: made in the same step as the cluster and mounted (/home on SLURM)
             spoken volume_id: an existing volume of the project and region, mounted
             refused auto_scale: no autoscaler yet; false passes
@@ -91,10 +91,10 @@ REQUESTS: Final[tuple[Section, ...]] = (
         _fields("""
             spoken num_gpus: grows or shrinks it; drained nodes leave first
             refused cluster_type: the present type passes; a cluster does not change its type
-            refused num_reserved_gpus: only for RESERVED; 0 passes
+            refused num_reserved_gpus: as many as are reserved, and 0, pass; num_gpus above them is on demand
             refused num_preemptible_gpus: no preemptible capacity yet; 0 passes
             refused num_capacity_pool_gpus: only for clusters made from a pool; 0 passes
-            refused reservation_end_time: only for prepaid clusters
+            spoken reservation_end_time: not for ON_DEMAND; a later end must be free; not along with more GPUs
             spoken add_ons: by name; switches add-ons that the cluster has on or off
             spoken cluster_config: what is left out stays as it is
         """),
@@ -208,9 +208,9 @@ REQUESTS: Final[tuple[Section, ...]] = (
             spoken gpu_type: UNKNOWN_GPU_TYPE is refused
             spoken num_gpus: a multiple of 8
             spoken cluster_name: as above
-            spoken duration_days: required, ON_DEMAND too: the cluster ends by itself
+            spoken duration_days: as above, but always required: ON_DEMAND clusters end by themselves too
             spoken driver_version: one of the listed words
-            spoken billing_type: ON_DEMAND; UNSPECIFIED is refused
+            spoken billing_type: ON_DEMAND or RESERVED; UNSPECIFIED is refused
             spoken cluster_type: UNKNOWN_TYPE means absent
             spoken shared_volume: its region is the cluster's unless said
             spoken volume_id: as above
@@ -250,7 +250,7 @@ ANSWERS: Final[tuple[Section, ...]] = (
             spoken gpu_type: as created
             spoken num_gpus: as wished
             constant num_cpu_workers: 0: there are no CPU-only workers
-            constant num_reserved_gpus: 0: nothing is reserved yet
+            derived num_reserved_gpus: how many its reservation pays for; 0 for ON_DEMAND
             constant num_capacity_pool_gpus: 0: there are no pools yet
             constant desired_preemptible_gpus: 0: nothing is preemptible yet
             constant allocated_preemptible_gpus: 0: nothing is preemptible yet
@@ -280,8 +280,8 @@ ANSWERS: Final[tuple[Section, ...]] = (
             derived created_at: when it was accepted
             derived simulated: whether its nodes are (ours)
             derived first_ready_at: once it was
-            constant reservation_start_time: never sent: nothing is scheduled yet
-            derived reservation_end_time: when it ends by itself, if it does
+            derived reservation_start_time: SCHEDULED_CAPACITY: as created; RESERVED: its first Ready, once it was
+            derived reservation_end_time: when it ends by itself, if it does and that is known
             spoken slurm_shm_size_gib: SLURM only
             spoken slurm_image: if one was said
             spoken oidc_config: as created

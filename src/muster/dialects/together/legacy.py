@@ -18,10 +18,12 @@ from muster.core.clusters.snapshot import ClusterView
 from muster.core.clusters.wishes import CONTROL_CPUS, CONTROL_MEMORY_GIB
 from muster.dialects.together import answers, translate, wire
 from muster.dialects.together.asking import required, word
-from muster.dialects.together.render import duration_hours, size_tib, volume_of
+from muster.dialects.together.render import size_tib, volume_of
+from muster.dialects.together.terms import lasting
 from muster.dialects.together.words import LEGACY_STATUS, NODE_STATUS, TYPE
 from muster.errors import Invalid
-from muster.model.clusters import Cluster, ClusterConfig, ClusterSpec, ClusterType, Node, NodeRole
+from muster.model.base import HOUR
+from muster.model.clusters import Cluster, ClusterConfig, ClusterType, Node, NodeRole
 from muster.model.volumes import Volume
 
 DRIVERS: Final = (
@@ -79,9 +81,9 @@ def _type(said: str | None) -> ClusterType:
     return word(said, TYPE, "cluster_type")
 
 
-def update_cluster(said: wire.LegacyClusterChange, spec: ClusterSpec) -> UpdateCluster:
+def update_cluster(said: wire.LegacyClusterChange, view: ClusterView) -> UpdateCluster:
     type_ = None if said.cluster_type == UNKNOWN_TYPE else said.cluster_type
-    return translate.update_cluster(wire.ClusterChange(cluster_type=type_, num_gpus=said.num_gpus), spec)
+    return translate.update_cluster(wire.ClusterChange(cluster_type=type_, num_gpus=said.num_gpus), view)
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
@@ -99,7 +101,7 @@ def cluster_of(view: ClusterView, kubeconfig: str = "") -> answers.LegacyCluster
         region=cluster.region,
         gpu_type=spec.gpu_type,
         cluster_name=cluster.name,
-        duration_hours=duration_hours(cluster),
+        duration_hours=lasting(cluster) // HOUR,
         driver_version=translate.driver_word(view.image) if view.image else "",
         volumes=[volume_of(volume, mounted=True) for _, volume in view.mounts],
         status=LEGACY_STATUS[cluster.phase],

@@ -34,7 +34,7 @@ class Legacy:
         cluster = await self._clusters.change(
             call.actor,
             asked.said.cluster_id or "",
-            lambda view: legacy.update_cluster(asked.said, view.cluster.spec),
+            lambda view: legacy.update_cluster(asked.said, view),
             note=asked.note,
         )
         return Reply(200, msgspec.json.encode(legacy.accepted(cluster)), headers=asked.headers)

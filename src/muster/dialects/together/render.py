@@ -20,6 +20,7 @@ from muster.core.clusters.snapshot import ClusterView
 from muster.core.clusters.wishes import CONTROL_CPUS, CONTROL_MEMORY_GIB
 from muster.dialects.together import answers
 from muster.dialects.together.config import DASHBOARD, SCRIPTS
+from muster.dialects.together.terms import lasting, reserved_from, reserved_gpus
 from muster.dialects.together.translate import GIB_PER_TIB, driver_word
 from muster.dialects.together.words import (
     BILLING,
@@ -112,7 +113,7 @@ def _cluster(view: ClusterView, events: list[answers.LifecycleEvent], simulated:
         gpu_type=spec.gpu_type,
         num_gpus=view.gpus,
         num_cpu_workers=0,
-        num_reserved_gpus=0,
+        num_reserved_gpus=reserved_gpus(view),
         num_capacity_pool_gpus=0,
         desired_preemptible_gpus=0,
         allocated_preemptible_gpus=0,
@@ -143,21 +144,16 @@ def _cluster(view: ClusterView, events: list[answers.LifecycleEvent], simulated:
         install_traefik=spec.config.load_balancer == "traefik",
         gpu_node_failover_enabled=spec.failover,
         is_in_substrate=True,
-        duration_hours=duration_hours(cluster),
+        duration_hours=lasting(cluster) // HOUR,
         created_at=stamp(cluster.created_at),
         simulated=simulated,
         first_ready_at=_stamp(cluster.status.first_ready_at),
-        reservation_end_time=_stamp(spec.ends_at),
+        reservation_start_time=_stamp(reserved_from(cluster)),
+        reservation_end_time=_stamp(cluster.ends_at),
         slurm_shm_size_gib=spec.config.shm_gib if spec.type is ClusterType.SLURM else UNSET,
         slurm_image=_said(spec.config.slurm_image),
         oidc_config=_oidc(spec.config),
     )
-
-
-def duration_hours(cluster: Cluster) -> int:
-    """How long it was asked for, in whole hours; 0 = until it is deleted."""
-    ends_at = cluster.spec.ends_at
-    return 0 if ends_at is None else (ends_at - cluster.created_at) // HOUR
 
 
 def _cluster_transitions(cluster: Cluster) -> list[answers.Transition]:

@@ -1,8 +1,8 @@
 """From Together's create and update to the house's commands. Pure.
 
-Leans on wire, words and core's commands. *Laws.* Every field means something: it becomes part of the command, or it
-is refused in a sentence. What needs a calendar, a ledger or an autoscaler that this house does not have yet is
-refused, never accepted and ignored; a value that asks for nothing (0, false) is no wish and passes.
+Leans on wire, words, terms and core's commands. *Laws.* Every field means something: it becomes part of the command,
+or it is refused in a sentence. What needs a pool, an autoscaler or preemptible capacity, none of which this house has
+yet, is refused, never accepted and ignored; a value that asks for nothing (0, false) is no wish and passes.
 """
 
 from __future__ import annotations
@@ -12,18 +12,16 @@ from typing import Any, Final
 
 from muster.core.catalog.snapshot import Catalog
 from muster.core.clusters.commands import CreateCluster, MountWish, NewVolume, UpdateCluster
+from muster.core.clusters.snapshot import ClusterView
 from muster.dialects.together import wire
 from muster.dialects.together.asking import required, word
 from muster.dialects.together.config import acceptance, changed_config, new_config
-from muster.dialects.together.words import BILLING, TYPE
+from muster.dialects.together.terms import NODE_GPUS, new_end, new_term, whole_nodes
+from muster.dialects.together.words import TYPE
 from muster.errors import Invalid, Unsupported
-from muster.model.base import DAY, Instant
 from muster.model.catalog import Image
-from muster.model.clusters import Billing, ClusterSpec, ClusterType
+from muster.model.clusters import ClusterType
 
-NODE_GPUS: Final = 8
-RESERVED_DAYS_MAX: Final = 90
-ON_DEMAND_DAYS_MAX: Final = 3650
 GIB_PER_TIB: Final = 1024
 SIZE_TIB_MAX: Final = 1024
 
@@ -40,9 +38,9 @@ def create_cluster(said: wire.NewCluster, catalog: Catalog) -> CreateCluster:
     required(said, "cluster_name", "region", "gpu_type", "num_gpus", "billing_type")
     type_ = ClusterType.KUBERNETES if said.cluster_type is None else word(said.cluster_type, TYPE, "cluster_type")
     region = _region(said.region or "", catalog)
-    gpus = _nodes_of(said.num_gpus or 0, "num_gpus", least=NODE_GPUS)
+    gpus = whole_nodes(said.num_gpus or 0, "num_gpus", least=NODE_GPUS)
     _check_type_fields(said, type_)
-    lasts = _term(said, gpus)
+    term = new_term(said, gpus)
     _check_autoscale(said, gpus)
     _check_pools(said, gpus)
     return CreateCluster(
@@ -54,11 +52,11 @@ def create_cluster(said: wire.NewCluster, catalog: Catalog) -> CreateCluster:
         gpus_per_node=NODE_GPUS,
         image_id=_image(said, region, catalog).id,
         project_id=said.project_id,
-        lasts_ms=lasts,
         failover=bool(said.gpu_node_failover_enabled),
         mounts=_mounts(said, region),
         acceptance=acceptance(said.acceptance_tests_params),
         config=new_config(said, type_),
+        **term._asdict(),
     )
 
 
@@ -67,12 +65,6 @@ def _region(region: str, catalog: Catalog) -> str:
         known = ", ".join(sorted(catalog.regions))
         raise Invalid(f"there is no region {region}", field="region", hint=f"Use one of {known}")
     return region
-
-
-def _nodes_of(gpus: int, field: str, *, least: int = 0) -> int:
-    if gpus % NODE_GPUS or gpus < least:
-        raise Invalid(f"{field} must be a multiple of {NODE_GPUS} and at least {least}, not {gpus}", field=field)
-    return gpus
 
 
 def _check_type_fields(said: wire.NewCluster, type_: ClusterType) -> None:
@@ -89,51 +81,6 @@ def _check_type_fields(said: wire.NewCluster, type_: ClusterType) -> None:
             raise Invalid(f"{field} is only for SLURM clusters", field=field)
 
 
-def _term(said: wire.NewCluster, gpus: int) -> Instant | None:
-    """How long it is to last; None = until it is deleted."""
-    billing = word(said.billing_type or "", BILLING, "billing_type")
-    if billing is Billing.ON_DEMAND:
-        return _on_demand(said)
-    if billing is Billing.RESERVED:
-        if said.duration_days is None or not 1 <= said.duration_days <= RESERVED_DAYS_MAX:
-            raise Invalid(
-                f"RESERVED needs duration_days between 1 and {RESERVED_DAYS_MAX}",
-                field="duration_days",
-                hint="Or use ON_DEMAND",
-            )
-        _reserved_share(said.num_reserved_gpus, gpus)
-    elif said.reservation_end_time is None:
-        raise Invalid("SCHEDULED_CAPACITY needs reservation_end_time", field="reservation_end_time")
-    elif (
-        said.reservation_start_time is not None
-        and said.reservation_start_time.timestamp() >= said.reservation_end_time.timestamp()
-    ):
-        raise Invalid("the reservation would end before it begins", field="reservation_end_time")
-    raise Unsupported(
-        f"{said.billing_type} needs a calendar of reservations, which this server does not have yet",
-        field="billing_type",
-        hint="Use ON_DEMAND; with duration_days the cluster ends by itself",
-    )
-
-
-def _on_demand(said: wire.NewCluster) -> Instant | None:
-    if said.num_reserved_gpus:
-        raise Invalid("num_reserved_gpus is only for RESERVED clusters", field="num_reserved_gpus")
-    for field in ("reservation_start_time", "reservation_end_time"):
-        if getattr(said, field) is not None:
-            raise Invalid(f"{field} is only for SCHEDULED_CAPACITY clusters", field=field)
-    if said.duration_days is None:
-        return None
-    if not 1 <= said.duration_days <= ON_DEMAND_DAYS_MAX:
-        raise Invalid(f"duration_days must be between 1 and {ON_DEMAND_DAYS_MAX}", field="duration_days")
-    return said.duration_days * DAY
-
-
-def _reserved_share(reserved: int | None, gpus: int) -> None:
-    if reserved is not None and _nodes_of(reserved, "num_reserved_gpus") > gpus:
-        raise Invalid("num_reserved_gpus cannot be more than num_gpus", field="num_reserved_gpus")
-
-
 def _check_autoscale(said: wire.NewCluster, gpus: int) -> None:
     if not (said.auto_scale or said.auto_scaled):
         if said.auto_scale_max_gpus:
@@ -141,7 +88,7 @@ def _check_autoscale(said: wire.NewCluster, gpus: int) -> None:
         return
     if said.auto_scale_max_gpus is None:
         raise Invalid("auto_scale_max_gpus is required with auto_scale", field="auto_scale_max_gpus")
-    if _nodes_of(said.auto_scale_max_gpus, "auto_scale_max_gpus") < gpus:
+    if whole_nodes(said.auto_scale_max_gpus, "auto_scale_max_gpus") < gpus:
         raise Invalid("auto_scale_max_gpus cannot be less than num_gpus", field="auto_scale_max_gpus")
     raise Unsupported(
         "this server has no autoscaler yet", field="auto_scale", hint="Leave auto_scale out and update num_gpus"
@@ -152,7 +99,7 @@ def _check_pools(said: wire.NewCluster, gpus: int) -> None:
     if said.num_capacity_pool_gpus and not said.capacity_pool_id:
         raise Invalid("num_capacity_pool_gpus goes with capacity_pool_id", field="num_capacity_pool_gpus")
     if said.capacity_pool_id:
-        if _nodes_of(said.num_capacity_pool_gpus or 0, "num_capacity_pool_gpus") > gpus:
+        if whole_nodes(said.num_capacity_pool_gpus or 0, "num_capacity_pool_gpus") > gpus:
             raise Invalid("num_capacity_pool_gpus cannot be more than num_gpus", field="num_capacity_pool_gpus")
         raise Unsupported("this server has no capacity pools yet", field="capacity_pool_id", hint="Leave it out")
     _check_preemptible(said.num_preemptible_gpus)
@@ -161,7 +108,7 @@ def _check_pools(said: wire.NewCluster, gpus: int) -> None:
 
 
 def _check_preemptible(gpus: int | None) -> None:
-    if gpus is not None and _nodes_of(gpus, "num_preemptible_gpus"):
+    if gpus is not None and whole_nodes(gpus, "num_preemptible_gpus"):
         raise Unsupported(
             "this server has no preemptible capacity yet",
             field="num_preemptible_gpus",
@@ -305,28 +252,21 @@ def check_new_volume(said: wire.NewVolume) -> None:
 # --- update ---------------------------------------------------------------------------------------------------------
 
 
-def update_cluster(said: wire.ClusterChange, spec: ClusterSpec) -> UpdateCluster:
+def update_cluster(said: wire.ClusterChange, view: ClusterView) -> UpdateCluster:
+    spec = view.cluster.spec
     if said.cluster_type is not None and word(said.cluster_type, TYPE, "cluster_type") is not spec.type:
         raise Unsupported(
             f"this cluster is {TYPE[spec.type]} and stays so", field="cluster_type", hint="Create another cluster"
         )
     if said.num_gpus is not None:
-        _nodes_of(said.num_gpus, "num_gpus", least=NODE_GPUS)
-    _check_update_terms(said)
-    fields: dict[str, Any] = {}
-    if said.cluster_config is not None or said.add_ons is not None:
-        fields["config"] = changed_config(spec.config, said, spec.type)
-    return UpdateCluster(gpus=said.num_gpus, **fields)
-
-
-def _check_update_terms(said: wire.ClusterChange) -> None:
-    if said.num_reserved_gpus:
-        raise Invalid("num_reserved_gpus is only for RESERVED clusters", field="num_reserved_gpus")
-    if said.reservation_end_time is not None:
-        raise Invalid("reservation_end_time is only for prepaid clusters", field="reservation_end_time")
+        whole_nodes(said.num_gpus, "num_gpus", least=NODE_GPUS)
     if said.num_capacity_pool_gpus:
         raise Invalid(
             "num_capacity_pool_gpus is only for clusters created with a capacity_pool_id",
             field="num_capacity_pool_gpus",
         )
     _check_preemptible(said.num_preemptible_gpus)
+    fields: dict[str, Any] = {}
+    if said.cluster_config is not None or said.add_ons is not None:
+        fields["config"] = changed_config(spec.config, said, spec.type)
+    return UpdateCluster(gpus=said.num_gpus, ends_at=new_end(said, view), **fields)

@@ -48,9 +48,9 @@ async def plain(s: Story) -> None:
     assert other.response.headers["x-should-retry"] == "false"
     assert told(other)["param"] == "cluster_name"
 
-    reserved = create_args("later", billing_type="RESERVED", duration_days=3)
-    later = await raises(s, together.UnprocessableEntityError, s.clusters.create, **reserved)
-    assert "calendar" in told(later)["message"]
+    pooled = create_args("later", extra_body={"capacity_pool_id": "p", "num_capacity_pool_gpus": 8})
+    later = await raises(s, together.UnprocessableEntityError, s.clusters.create, **pooled)
+    assert told(later)["param"] == "capacity_pool_id"
 
     many = await raises(s, together.ConflictError, s.clusters.create, **create_args("huge", num_gpus=8 * 4096))
     assert many.response.headers["x-should-retry"] == "false"
