@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable
@@ -15,9 +16,10 @@ from msgspec.structs import replace
 from muster.contracts.orchestrator import Standing
 from muster.contracts.substrate import Fence, Power, VolumeWish
 from muster.errors import DriverError, Never
+from muster.hostd.rootfs import rootfs_path
 from muster.model.access import Rule
 from muster.model.clusters import ClusterConfig, Mount, Scripts
-from muster.testing.local import Fleet, fleet
+from muster.testing.local import Fleet, cache, fleet
 from muster.testing.local_slurm import SlurmCluster, slurm
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -395,6 +397,32 @@ def test_accounting_is_a_choice_and_can_be_made_later(tmp_path: Path) -> None:
         assert await cluster.says("login", f"squeue -h -j {running} -o %T") == "RUNNING"
 
     on_a_cluster(tmp_path, story)
+
+
+def test_another_image_by_its_name_and_an_unknown_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, home = tmp_path / "cache", tmp_path / "home"
+    for directory in (own / "images", home):
+        directory.mkdir(parents=True)
+    (own / "rootfs").symlink_to(cache() / "rootfs")
+    image = own / "images" / "custom"
+    subprocess.run(["cp", "-a", "--reflink=auto", str(rootfs_path(cache())), str(image)], check=True)
+    (image / "etc" / "flavour").write_text("our own\n")
+    monkeypatch.setenv("MUSTER_CACHE", str(own))
+
+    def prepare(cluster: SlurmCluster) -> None:
+        cluster.config = ClusterConfig(slurm_image="custom")
+
+    async def story(cluster: SlurmCluster) -> None:
+        assert await cluster.says("login", "srun cat /etc/flavour") == "our own"
+        cluster.config = ClusterConfig(slurm_image="nowhere")
+        cluster.boots = dict.fromkeys(("controller", "login", "worker-0"), 2)
+        with pytest.raises(Never, match=r"no image 'nowhere' \(it has: custom\)"):
+            await cluster.power_up()
+
+    on_a_cluster(home, story, workers=1, prepare=prepare)
+    shutil.rmtree(own)  # large: not for pytest to keep
 
 
 def test_a_single_instance_is_a_cluster_of_one(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ class NodeWish(Part, frozen=True, kw_only=True):
     memory_gib: int
     shm_gib: int = 0
     image: str = ""
+    rootfs: str = ""  # a root file system the fleet knows by this name; "" is the fleet's own
     generation: int = 1
     mounts: tuple[Mount, ...] = ()
 

@@ -22,7 +22,7 @@ from muster.hostd.cgroups import Cgroups
 from muster.hostd.children import Children
 from muster.hostd.keeper import Keeper
 from muster.hostd.machine import unfit
-from muster.hostd.rootfs import ensure_rootfs
+from muster.hostd.rootfs import ensure_rootfs, images_path
 from muster.hostd.server import Server
 from muster.hostd.shop import Rations, Shop
 from muster.hostd.state import State
@@ -60,10 +60,12 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     rations = Rations.of_this_machine(asked.node_memory_mib)
     home = asked.home.expanduser().resolve()
-    return asyncio.run(_serve(home, rootfs, asked.user, rations, leave_when_idle=asked.leave_when_idle))
+    images = images_path(asked.cache.expanduser())
+    return asyncio.run(_serve(home, (rootfs, images), asked.user, rations, leave_when_idle=asked.leave_when_idle))
 
 
-async def _serve(home: Path, rootfs: Path, user: str, rations: Rations, *, leave_when_idle: bool) -> int:
+async def _serve(home: Path, roots: tuple[Path, Path], user: str, rations: Rations, *, leave_when_idle: bool) -> int:
+    rootfs, images = roots
     directory = _own_directory(home)
     lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -78,7 +80,7 @@ async def _serve(home: Path, rootfs: Path, user: str, rations: Rations, *, leave
     children = Children()
     children.start()
     state = State(root, home_id, RUN / "ids", _failpoint(os.environ.get("MUSTER_HOSTD_FAILPOINT", "")))
-    shop = Shop(state, Cgroups(home_id), children, rations, rootfs)
+    shop = Shop(state, Cgroups(home_id), children, rations, rootfs, images)
     keeper = Keeper(shop)
     keeper.adopt()
     uid = pwd.getpwnam(user).pw_uid if user else os.stat(home).st_uid

@@ -92,7 +92,8 @@ class Fabrics:
         if generation < record.generation:
             raise FencedOff(f"files of generation {generation} are older than {record.generation}")
         root = self._shop.state.directory("fabric", record.wish.key) / "cluster"
-        _place(root, files, self._shop.users)
+        image = next((node.wish.rootfs for node in self._shop.nodes.values() if node.owner == owner), "")
+        _place(root, files, self._shop.users_in(image))
         if generation != record.generation:
             self._shop.put_fabric(replace(record, generation=generation))
 

@@ -50,6 +50,7 @@ class Nodes:
     def _accept(self, wish: NodeWish, owner: str) -> None:
         if wish.fabric not in self._shop.fabrics:
             raise TryLater(f"fabric {wish.fabric} is not there yet")
+        self._shop.rootfs_of(wish.rootfs)  # or it is refused before anything is written
         number = self._fabrics.number_of(wish.fabric, wish.key)
         self._shop.put_node(NodeRecord(wish=wish, owner=owner, number=number))
 
@@ -59,6 +60,8 @@ class Nodes:
             raise Never(f"node {wish.key}: its shape changes only with a new boot (raise the generation)")
         if wish.fabric != known.wish.fabric:
             raise Never(f"node {wish.key} cannot move to another fabric")
+        if wish.generation > known.wish.generation:
+            self._shop.rootfs_of(wish.rootfs)
         power = Power.STARTING if wish.generation > known.wish.generation else known.power
         self._shop.put_node(replace(known, wish=wish, power=power))
 
@@ -147,7 +150,7 @@ class Nodes:
         return Plan(
             name=wish.name,
             directory=str(directory),
-            rootfs=str(self._shop.rootfs),
+            rootfs=str(self._shop.rootfs_of(wish.rootfs)),
             id_base=base,
             address=fabric.address_of(record.number),
             gpus=wish.gpus,

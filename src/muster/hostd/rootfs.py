@@ -64,6 +64,11 @@ def rootfs_path(cache: Path) -> Path:
     return cache / "rootfs" / f"{SUITE}-slurm-{recipe_digest()}"
 
 
+def images_path(cache: Path) -> Path:
+    """Where an operator puts other root file systems, each a directory with the name that clusters ask for."""
+    return cache / "images"
+
+
 def machine_mirror(etc: Path = Path("/etc")) -> str:
     """The mirror this machine's own apt uses, when the machine is a Debian; Debian's own otherwise."""
     release = _os_release(etc / "os-release")

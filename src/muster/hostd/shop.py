@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from muster.errors import DriverError
+from muster.errors import DriverError, Never
 from muster.hostd.cgroups import Cgroups, Limits
 from muster.hostd.children import Children
 from muster.hostd.processes import Identity
@@ -24,6 +25,7 @@ log = logging.getLogger("muster.hostd")
 
 MIB = 1 << 20
 GIB = 1 << 30
+_IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Rations(NamedTuple):
@@ -49,17 +51,38 @@ class Rations(NamedTuple):
 
 
 class Shop:
-    def __init__(self, state: State, cgroups: Cgroups, children: Children, rations: Rations, rootfs: Path) -> None:
+    def __init__(
+        self, state: State, cgroups: Cgroups, children: Children, rations: Rations, rootfs: Path, images: Path
+    ) -> None:
+        """`rootfs` is the nodes' own root file system; others are directories below `images`."""
         self.state = state
         self.cgroups = cgroups
         self.children = children
         self.rations = rations
-        self.rootfs = rootfs
+        self._rootfs = rootfs
+        self._images = images
         self.fabrics: dict[str, FabricRecord] = {}
         self.nodes: dict[str, NodeRecord] = {}
         self.volumes: dict[str, VolumeRecord] = {}
         self.listeners: set[Callable[[str], None]] = set()
-        self.users = _users(rootfs)
+        self._users: dict[Path, dict[str, tuple[int, int]]] = {}
+
+    def rootfs_of(self, name: str) -> Path:
+        """The root file system of that name; "" is the nodes' own."""
+        if not name:
+            return self._rootfs
+        found = self._images / name if _IMAGE.fullmatch(name) else None
+        if found is None or not (found / "etc/passwd").is_file():
+            known = ", ".join(sorted(path.name for path in self._images.glob("*") if path.is_dir())) or "none"
+            raise Never(f"this server has no image {name[:100]!r} (it has: {known})")
+        return found
+
+    def users_in(self, name: str) -> dict[str, tuple[int, int]]:
+        """Who has which uid and gid there: another image may count differently."""
+        rootfs = self.rootfs_of(name)
+        if rootfs not in self._users:
+            self._users[rootfs] = _read_users(rootfs)
+        return self._users[rootfs]
 
     def announce(self, owner: str) -> None:
         for listener in list(self.listeners):
@@ -81,7 +104,7 @@ class Shop:
         return record
 
 
-def _users(rootfs: Path) -> dict[str, tuple[int, int]]:
+def _read_users(rootfs: Path) -> dict[str, tuple[int, int]]:
     path = rootfs / "etc/passwd"
     rows = (line.split(":") for line in path.read_text().splitlines()) if path.exists() else ()
     return {row[0]: (int(row[2]), int(row[3])) for row in rows}

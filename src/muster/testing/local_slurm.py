@@ -56,6 +56,7 @@ class SlurmCluster:
                 mounts=self.mounts,
                 generation=self.boots.get(wish.name, 1),
                 shm_gib=self.shm_gib if wish.gpus else 0,
+                rootfs=self.config.slurm_image,
             )
             for wish in (*control, *workers)
         ]

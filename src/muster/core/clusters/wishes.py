@@ -40,6 +40,7 @@ def node_wish(view: ClusterView, node: Node) -> NodeWish:
         memory_gib=shape.memory_gib if shape else CONTROL_MEMORY_GIB,
         shm_gib=spec.config.shm_gib if shape else 0,
         image=spec.config.slurm_image or spec.image_id,
+        rootfs=spec.config.slurm_image,
         generation=node.generation,
         mounts=tuple(
             Mount(volume_id=volume.id, path=attachment.mount_path, read_only=attachment.read_only)

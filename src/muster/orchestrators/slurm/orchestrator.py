@@ -28,7 +28,10 @@ from muster.orchestrators.slurm.requeue import hasten_requeued
 
 LOOK_AGAIN_MS: Final = 40
 _FEATURES: Final = frozenset(
-    {Feature.PAUSE, Feature.RESIZE, Feature.SLURM_SCRIPTS, Feature.SLURM_ACCOUNTING, Feature.SECURITY_GROUPS}
+    {
+        *(Feature.PAUSE, Feature.RESIZE, Feature.SECURITY_GROUPS),
+        *(Feature.SLURM_SCRIPTS, Feature.SLURM_ACCOUNTING, Feature.SLURM_IMAGE),
+    }
 )
 
 
