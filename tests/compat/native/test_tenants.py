@@ -5,6 +5,7 @@ Others' things do not exist: 404, whatever the method. What only the operator ma
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ BASE = "/muster/v1"
 PUBLIC = {"regions", "gpu-types", "instance-types", "images", "prices"}
 """Everybody may read these by id; only the operator changes them."""
 
-OPERATORS = {"hosts", "faults"}
+OPERATORS = {"hosts", "faults", "calendar-lines"}
 """A tenant is told that these are not for it: they are nobody's in particular."""
 
 WITHOUT_IDS = {
@@ -34,6 +35,9 @@ WITHOUT_IDS = {
     "capacity",
     "fleet",
     "billing",
+    "availability",
+    "quotes",
+    "reservations",
     "openapi.json",
     "changes",  # a stream: its tenants are told apart in test_native.py
     *PUBLIC,
@@ -59,10 +63,15 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
         "scratch_gib": 1,
     },
     ("PUT", "/images/{id}"): {"region": "Delhi", "os": "x", "cuda_version": "1", "driver_version": "1"},
+    ("PATCH", "/reservations/{id}"): {"ends_at": "2099-01-01T00:00:00Z"},
+    ("PATCH", "/calendar-lines/{id}"): {"share_percent": 100},
     ("PUT", "/billing/budgets/{id}"): {"monthly_micro": 1},
     ("PUT", "/prices/{id}"): {"item": "8xH100_SXM", "region": "Delhi", "micro": 1},
 }
 """Well-formed bodies, so that a refusal cannot be about the shape of the request."""
+
+
+SOON = {"region": "us-central-8", "starts_at": (datetime.now(UTC) + timedelta(days=2)).isoformat()}
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +95,9 @@ def bobs(world: Any) -> dict[str, str]:
         "security-groups": bob.make("/security-groups", {"name": "web"})["id"],
         "reserved-ips": bob.make("/reserved-ips", {"region": "us-central-8"})["id"],
         "requests": request["id"],
+        "quotes": bob.make("/quotes", {"gpu_type": "H100_SXM", "gpus": 8, "days": 1})["id"],
+        "reservations": bob.make("/reservations", {"gpu_type": "H100_SXM", "gpus": 8, "days": 1, **SOON})["id"],
+        "calendar-lines": operator.get("/calendar-lines")["items"][0]["id"],
         "billing": bob.ask("PUT", f"/billing/budgets/{world.bob_project}", json={"monthly_micro": 10**12}).json()[
             "project_id"
         ],
