@@ -72,19 +72,27 @@ def starters(
     behind = queue[at + 1 : at + 1 + DEPTH_MAX]
     promised: Promised | None = None
     hopeless: set[tuple[int, int, bool]] = set()
+    room: dict[tuple[int, int], bool] = {}  # of each shape, whether it fits at all; forgotten when somebody starts
     for one in behind:
-        if not index.free_nodes(one.ask.region, one.ask.gpu_type, 1):
-            break
-        if one.ask.nodes > index.free_nodes(one.ask.region, one.ask.gpu_type, one.ask.gpus_per_node):
+        ask = one.ask
+        shape = (ask.gpus_per_node, ask.nodes)
+        fits = room.get(shape)
+        if fits is None:
+            fits = room[shape] = ask.nodes <= index.free_nodes(ask.region, ask.gpu_type, ask.gpus_per_node)
+        if not fits:
             continue
         promised = promised or _promise(first, index, now)
         over_by_then = now + one.length <= promised.at
-        shape = (one.ask.gpus_per_node, one.ask.nodes, over_by_then)
-        if shape in hopeless:
+        if (*shape, over_by_then) in hopeless:
             continue
-        asked = one if over_by_then else one._replace(ask=one.ask._replace(avoid=promised.hosts))
-        if _try(asked, index, now, take, started, patience) is Tried.NO_ROOM:
-            hopeless.add(shape)
+        asked = one if over_by_then else one._replace(ask=ask._replace(avoid=promised.hosts))
+        match _try(asked, index, now, take, started, patience):
+            case Tried.STARTED:
+                room.clear()
+            case Tried.NO_ROOM:
+                hopeless.add((*shape, over_by_then))
+            case Tried.PATIENT:
+                pass
     return started
 
 
