@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from muster.clock import SeededEntropy
 from muster.contracts.steps import Step
@@ -251,6 +252,20 @@ def test_paused_and_resumed_a_reserved_cluster_keeps_its_place(tmp_path: Path) -
         await cast.create("modest", 32)
         await cast.house.clusters.resume(cast.tenant, made.id)
         await cast.until(made, Phase.READY)
+
+    play(tmp_path, story)
+
+
+def test_an_end_is_moved_only_where_it_is_known_and_paid_for(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        later = UpdateCluster(ends_at=cast.clock.now() + 9 * DAY)
+        made = await cast.create("made", billing=Billing.RESERVED, duration_days=1)
+        with pytest.raises(WrongPhase, match="first ready"):
+            await cast.house.clusters.update(cast.tenant, made.id, later)
+        ready = await cast.until(made, Phase.READY)
+        with pytest.raises(Invalid, match="two wishes"):
+            await cast.house.clusters.update(cast.tenant, made.id, replace(later, gpus=24))
+        assert (await cast.look(made)).spec == ready.spec
 
     play(tmp_path, story)
 

@@ -156,6 +156,10 @@ class ClusterService(Views):
             raise Invalid(
                 "a new name and a new size are two wishes", field="name", hint="ask for one, then the other"
             )
+        if workers > cluster.spec.workers and command.ends_at not in (None, cluster.ends_at):
+            raise Invalid(
+                "another end and more nodes are two wishes", field="ends_at", hint="ask for one, then the other"
+            )
         if workers != cluster.spec.workers and cluster.phase not in SERVING:
             raise WrongPhase(f"a cluster that is {cluster.phase} cannot be resized", hint="wait until it is ready")
         if command.config is not None:

@@ -183,6 +183,8 @@ class Windows:
             return []
         if spec.ends_at <= self._clock.now():
             raise Invalid("its end would be over already", field="ends_at", hint="delete it instead")
+        if cluster.ends_at is None and cluster.spec.duration_ms is not None:
+            raise WrongPhase("its term begins when it is first ready", field="ends_at", hint="move its end then")
         reservation = await self.of(cluster)
         ops: list[Op] = []
         if reservation is not None:

@@ -41,7 +41,7 @@ async def reserved(s: Story) -> None:
     longer = whole(await s.call(s.clusters.update, made.cluster_id, reservation_end_time=end))
     assert (longer.reservation_end_time, longer.duration_hours) == (end, 120)
     more = whole(await s.call(s.clusters.update, made.cluster_id, num_gpus=24))
-    assert more.num_gpus == 24
+    assert (more.num_gpus, more.num_reserved_gpus) == (24, 16)
     assert "422" in await refused(s, made.cluster_id, num_reserved_gpus=8)
     await s.call(s.clusters.delete, made.cluster_id)
     await s.gone(s.clusters.retrieve, made.cluster_id)
