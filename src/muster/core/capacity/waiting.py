@@ -92,7 +92,7 @@ def starters(
             case Tried.NO_ROOM:
                 hopeless.add((*shape, over_by_then))
             case Tried.PATIENT:
-                pass
+                room[shape] = False  # its like would be torn too
     return started
 
 
