@@ -7,6 +7,7 @@ here fails.
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from .conftest import Api
@@ -27,6 +28,7 @@ WISH = {"name": "audited", "type": "slurm", "gpu_type": "H100_SXM", "gpus": 8, "
 SHAPE = {"gpu_type": "AUDIT", "gpus": 8, "cpus": 1, "memory_gib": 1, "scratch_gib": 1}
 HOST = {"name": "audited-1", "region": "Audit", "gpu_type": "AUDIT", "slots": 8, "cpus": 1, "memory_gib": 1}
 IMAGE = {"region": "Audit", "os": "ubuntu", "cuda_version": "12.6", "driver_version": "560"}
+WINDOW = {"gpu_type": "H200_SXM", "gpus": 8, "days": 1}
 PRICE = {"item": "8xAUDIT", "region": "Audit", "micro": 1}
 DEEDS = (
     Deed("operator", "POST /accounts", "/accounts", {"name": "audited"}, "account"),
@@ -52,6 +54,12 @@ DEEDS = (
     Deed("operator", "POST /hosts", "/hosts", {"hosts": [{**HOST, "region": "Delhi", "gpu_type": "H100_SXM"}]}),
     Deed("operator", "POST /hosts/{id}/cordon", "/hosts/audited-1/cordon", {"reason": "audit"}),
     Deed("operator", "POST /hosts/{id}/uncordon", "/hosts/audited-1/uncordon"),
+    Deed("ann", "POST /quotes", "/quotes", WINDOW, "quote"),
+    Deed("ann", "DELETE /quotes/{id}", "/quotes/$quote"),
+    Deed("ann", "POST /reservations", "/reservations", WINDOW, "reservation"),
+    Deed("ann", "PATCH /reservations/{id}", "/reservations/$reservation", {"ends_at": "$later"}),
+    Deed("ann", "DELETE /reservations/{id}", "/reservations/$reservation"),
+    Deed("operator", "PATCH /calendar-lines/{id}", "/calendar-lines/$line", {"share_percent": 51}),
     Deed("operator", "POST /faults", "/faults", {"kind": "slow-boot", "target": "audited-1"}, "fault"),
     Deed("operator", "DELETE /faults/{id}", "/faults/$fault"),
     Deed("ann", "POST /ssh-keys", "/ssh-keys", {"name": "audited", "public_key": SSH_KEY}, "ssh_key"),
@@ -72,6 +80,10 @@ DEEDS = (
     Deed("ann", "PATCH /clusters/{id}", "/clusters/$cluster", {"failover": True}),
     Deed("ann", "POST /clusters/{id}/mounts", "/clusters/$cluster/mounts", {"volume_id": "$volume", "path": "/data"}),
     Deed("ann", "DELETE /clusters/{id}/mounts/{volume_id}", "/clusters/$cluster/mounts/$volume"),
+    Deed("ann", "POST /clusters/{id}/restart", "/clusters/$cluster/restart", {}),
+    Deed("ann", "POST /reserved-ips", "/reserved-ips", {"region": "us-central-8"}, "door"),
+    Deed("ann", "POST /clusters/{id}/address", "/clusters/$cluster/address", {"reserved_ip_id": "$door"}),
+    Deed("ann", "DELETE /clusters/{id}/address/{ip_id}", "/clusters/$cluster/address/$door"),
     Deed("ann", "POST /clusters/{id}/pause", "/clusters/$cluster/pause"),
     Deed("ann", "POST /clusters/{id}/resume", "/clusters/$cluster/resume"),
     Deed("ann", "DELETE /clusters/{id}", "/clusters/$cluster"),
@@ -86,7 +98,7 @@ def test_every_mutating_route_has_a_deed(world: Any) -> None:
 
 
 def test_every_deed_is_told_of_in_the_doers_name(world: Any) -> None:
-    made: dict[str, str] = {}
+    made = {"line": world.operator.get("/calendar-lines")["items"][0]["id"]}
     silent = []
     for deed in DEEDS:
         api: Api = getattr(world, deed.who)
@@ -96,6 +108,9 @@ def test_every_deed_is_told_of_in_the_doers_name(world: Any) -> None:
         assert done.status_code in (200, 201, 202, 204), f"{deed.route}: {done.text}"
         if deed.makes:
             made[deed.makes] = done.json()["id"]
+        if deed.makes == "reservation":
+            ends = datetime.fromisoformat(done.json()["ends_at"])
+            made["later"] = (ends + timedelta(days=1)).isoformat()
         told = world.operator.get("/events", after=before, limit=1000)["items"]
         if not [event for event in told if event["actor"] == name]:
             silent.append((deed.route, [event["type"] for event in told]))
