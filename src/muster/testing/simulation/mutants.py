@@ -46,7 +46,7 @@ class Mutant:
     patch: Patch = nullcontext
     dress: Callable[[Drivers], Drivers] = as_they_are
     plot: Plot | None = None  # None: it is looked for in the story
-    seeds: range = range(1, 4)
+    seeds: range = range(1, 31)
 
 
 @contextmanager
@@ -257,7 +257,7 @@ MUTANTS = (
         "no_host_given_twice",
         swap((planning, "_leave", hides_what_is_stopping), (ClusterReconciler, "_still_there", does_not_look)),
         plot=brief(hosts=2, check_seconds=100_000, **CALM),
-        seeds=range(1, 9),
+        seeds=range(1, 61),
     ),
     Mutant(
         "a cluster is called gone while its network stands",
@@ -297,7 +297,7 @@ MUTANTS = (
         "answered_is_kept",
         swap((SqliteStore, "apply", answers_before_it_is_durable)),
         plot=brief(engines=1, check_seconds=8, **CALM),
-        seeds=range(1, 9),
+        seeds=range(1, 61),
     ),
     Mutant(
         "a create has no memory",
@@ -308,7 +308,7 @@ MUTANTS = (
             (Once, "scoped", always_another_key),
         ),
         plot=brief(**CALM),
-        seeds=range(1, 9),
+        seeds=range(1, 61),
     ),
     Mutant(
         "the log of events tells a secret",
@@ -339,7 +339,7 @@ MUTANTS = (
         "healthy_is_ready",
         swap((planning, "surplus", lambda _: lambda snapshot, standings: [])),
         plot=brief(minutes=30, **CALM),
-        seeds=range(1, 9),
+        seeds=range(1, 61),
     ),
     Mutant(
         "requests are never closed",
