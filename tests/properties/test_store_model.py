@@ -228,7 +228,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
         for one in self.model.all(Lease):
             taken[one.host_id] = taken.get(one.host_id, 0) | one.slots
         assert self.run(self.store.slots_taken()) == taken
-        assert [change[1:] for change in self.run(self.store.capacity_log(0, 10_000))] == self.model.capacity
+        assert [change[1:4] for change in self.run(self.store.capacity_log(0, 10_000))] == self.model.capacity
         assert len(self.run(self.store.events(after=0, limit=10_000))) == self.model.events
         ready = [work.ready_at for work in self.model.work.values()]
         assert self.run(self.store.next_due()) == min(ready, default=None)

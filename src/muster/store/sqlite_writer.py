@@ -1,7 +1,8 @@
 """The one writer of a SQLite file: many jobs, one transaction, one fsync.
 
 A job is anything that runs inside a transaction: a batch, a claim, a release. Jobs that arrive while a commit runs
-form the next group. Each job of a group has its own savepoint, so that one refusal does not fail its neighbours.
+form the next group. One refusal does not fail its neighbours: a group in which somebody is refused is run again,
+each job in its own savepoint.
 `inline` writers have no thread and commit at once, in the caller: that is what simulation runs on.
 """
 
@@ -58,6 +59,21 @@ class Groups:
     def run(self, jobs: list[Job]) -> list[Verdict]:
         if len(jobs) == 1:
             return [self._alone(jobs[0])]
+        return self._all_or_none(jobs) or self._each_by_itself(jobs)
+
+    def _all_or_none(self, jobs: list[Job]) -> list[Verdict] | None:
+        """Nearly always nobody is refused, and then no savepoint is needed: each costs a copy of every page that is
+        touched. None when somebody was: nothing was written, and a job may be run again."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            answers = [job() for job in jobs]
+            self._db.execute("COMMIT")
+        except Exception:
+            self._roll_back()
+            return None
+        return [Verdict(answer, None) for answer in answers]
+
+    def _each_by_itself(self, jobs: list[Job]) -> list[Verdict]:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             verdicts = [self._one_of_many(job) for job in jobs]
