@@ -20,7 +20,7 @@ from muster.store.migrate import migrate_sqlite
 from muster.store.rows import rows_of, table_rows
 from muster.store.schema import TABLES
 from muster.store.sqlite_apply import Applier
-from muster.store.sqlite_writer import InlineWriter, ThreadWriter, translated
+from muster.store.sqlite_writer import GroupWriter, InlineWriter, translated
 
 BUSY_MS: Final = 10_000
 """How long a write waits for another process's transaction."""
@@ -51,7 +51,7 @@ class SqliteStore:
     def __init__(self, reader: sqlite3.Connection, writer: sqlite3.Connection, *, inline: bool) -> None:
         self._reader = reader
         self._applier = Applier(writer)
-        self._writer = InlineWriter(writer) if inline else ThreadWriter(writer)
+        self._writer = InlineWriter(writer) if inline else GroupWriter(writer)
         self._heads = {
             table.noun: f"SELECT id, version, project_id, created_at FROM {table.name} WHERE id = ?"
             + (" AND gone_at IS NULL" if "gone_at" in table.names else "")

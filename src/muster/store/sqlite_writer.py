@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import threading
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from muster.errors import StoreError, StoreFull, Unavailable, UniqueViolation
@@ -57,23 +56,40 @@ class Groups:
         self._db = db
 
     def run(self, jobs: list[Job]) -> list[Verdict]:
-        if len(jobs) == 1:
-            return [self._alone(jobs[0])]
-        return self._all_or_none(jobs) or self._each_by_itself(jobs)
-
-    def _all_or_none(self, jobs: list[Job]) -> list[Verdict] | None:
-        """Nearly always nobody is refused, and then no savepoint is needed: each costs a copy of every page that is
-        touched. None when somebody was: nothing was written, and a job may be run again."""
+        """All of it here and now."""
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            answers = [job() for job in jobs]
-            self._db.execute("COMMIT")
+            self.begin()
+            answers = self.begun(jobs)
+            if answers is None:
+                return self.each_by_itself(jobs)
+            self.commit()
+        except sqlite3.Error:
+            return self.each_by_itself(jobs)
+        return [Verdict(answer, None) for answer in answers]
+
+    def begin(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def begun(self, jobs: list[Job]) -> list[Any] | None:
+        """All of them in the open transaction. Nearly always nobody is refused, and then no savepoint is needed: each
+        costs a copy of every page that is touched. None when somebody was: nothing is open, jobs may be repeated."""
+        try:
+            return [job() for job in jobs]
         except Exception:
             self._roll_back()
             return None
-        return [Verdict(answer, None) for answer in answers]
 
-    def _each_by_itself(self, jobs: list[Job]) -> list[Verdict]:
+    def commit(self) -> None:
+        try:
+            self._db.execute("COMMIT")
+        except sqlite3.Error:
+            self._roll_back()
+            raise
+
+    def each_by_itself(self, jobs: list[Job]) -> list[Verdict]:
+        """Each in its own savepoint, so that one refusal does not fail its neighbours."""
+        if len(jobs) == 1:
+            return [self._alone(jobs[0])]
         try:
             self._db.execute("BEGIN IMMEDIATE")
             verdicts = [self._one_of_many(job) for job in jobs]
@@ -143,69 +159,70 @@ class _Asked(NamedTuple):
     answer: asyncio.Future[Any]
 
 
-class ThreadWriter:
-    """One thread that owns the connection; callers wait on futures of their own loop."""
+class GroupWriter:
+    """Runs jobs on the loop's own thread, a group at a time, and leaves only the waiting for the disk to another.
+
+    Rows are written where their callers run: a thread of its own would fight them for the interpreter at every row.
+    What costs real time is the commit, and that waits outside the interpreter while the next group gathers.
+    """
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
         self._groups = Groups(db)
-        self._queue: SimpleQueue[_Asked | None] = SimpleQueue()
+        self._waiting: list[_Asked] = []
+        self._flushing: asyncio.Task[None] | None = None
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="muster-store-commit")
         self._closed = False
-        self._thread = threading.Thread(target=self._serve, name="muster-store-writer", daemon=True)
-        self._thread.start()
 
     async def submit(self, job: Job) -> Any:
         if self._closed:
             raise StoreError("the store is closed")
-        answer = asyncio.get_running_loop().create_future()
-        self._queue.put(_Asked(job, answer))
-        return await answer
+        loop = asyncio.get_running_loop()
+        asked = _Asked(job, loop.create_future())
+        self._waiting.append(asked)
+        if self._flushing is None:
+            self._flushing = loop.create_task(self._flush(loop))
+        return await asked.answer
 
     async def close(self) -> None:
         """What was submitted is still written."""
         if not self._closed:
             self._closed = True
-            self._queue.put(None)
-            await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+            if self._flushing is not None:
+                await self._flushing
+            self._disk.shutdown()
             self._db.close()
 
-    def _serve(self) -> None:
-        open_ = True
-        while open_:
-            group, open_ = self._next_group()
-            if group:
-                verdicts = self._groups.run([asked.job for asked in group])
-                _answer(group, verdicts)
+    async def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Group after group, until nobody waits. Whoever asks while a commit runs is in the next group."""
+        try:
+            while self._waiting:
+                group, self._waiting = self._waiting[:GROUP_LIMIT], self._waiting[GROUP_LIMIT:]
+                _resolve(group, await self._written(loop, [asked.job for asked in group]))
+        finally:
+            self._flushing = None
 
-    def _next_group(self) -> tuple[list[_Asked], bool]:
-        asked = self._queue.get()
-        group: list[_Asked] = []
-        while asked is not None:
-            group.append(asked)
-            if len(group) == GROUP_LIMIT:
-                return group, True
-            try:
-                asked = self._queue.get_nowait()
-            except Empty:
-                return group, True
-        return group, False
+    async def _written(self, loop: asyncio.AbstractEventLoop, jobs: list[Job]) -> list[Verdict]:
+        """Whatever may wait (for another process's lock, for the disk) waits on the other thread."""
+        try:
+            await loop.run_in_executor(self._disk, self._groups.begin)
+        except sqlite3.Error as error:
+            return [Verdict(None, translated(error)) for _ in jobs]
+        answers = self._groups.begun(jobs)
+        if answers is None:
+            return await loop.run_in_executor(self._disk, self._groups.each_by_itself, jobs)
+        try:
+            await loop.run_in_executor(self._disk, self._groups.commit)
+        except sqlite3.Error:
+            return await loop.run_in_executor(self._disk, self._groups.each_by_itself, jobs)
+        return [Verdict(answer, None) for answer in answers]
 
 
-def _answer(group: list[_Asked], verdicts: list[Verdict]) -> None:
-    """Wake each loop once for the whole group (in practice there is one)."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Verdict]]] = {}
+def _resolve(group: list[_Asked], verdicts: list[Verdict]) -> None:
     for asked, verdict in zip(group, verdicts, strict=True):
-        by_loop.setdefault(asked.answer.get_loop(), []).append((asked.answer, verdict))
-    for loop, answers in by_loop.items():
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(_resolve, answers)
-
-
-def _resolve(answers: list[tuple[asyncio.Future[Any], Verdict]]) -> None:
-    for future, verdict in answers:
-        if future.done():
+        if asked.answer.done():
             continue  # its caller went away; the batch stands all the same
         if verdict.error is not None:
-            future.set_exception(verdict.error)
+            asked.answer.set_exception(verdict.error)
         else:
-            future.set_result(verdict.answer)
+            asked.answer.set_result(verdict.answer)
