@@ -132,7 +132,7 @@ def rule(rule_type: str, **fields: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MusterServer]:
-    with running_server(tmp_path_factory.mktemp("tir") / "home", hosts="96") as running:
+    with running_server(tmp_path_factory.mktemp("tir") / "home", hosts="400") as running:
         yield running
 
 
