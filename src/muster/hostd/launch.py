@@ -23,6 +23,7 @@ from muster.errors import DriverError
 from muster.hostd import linux
 from muster.hostd.machine import incapable, install_packages, unfit
 from muster.hostd.rootfs import ensure_rootfs
+from muster.hostd.socketpath import short
 from muster.hostd.traces import hostds
 
 SYSTEM_USER: Final = "muster"
@@ -55,7 +56,8 @@ def prepare(cache: Path, say: Callable[[str], None]) -> str:
 def answers(home: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as knocking:
         try:
-            knocking.connect(str(home / "hostd.sock"))
+            with short(home / "hostd.sock") as place:
+                knocking.connect(place)
         except OSError:
             return False
     return True

@@ -21,6 +21,7 @@ import msgspec
 from muster.errors import DriverError, Never
 from muster.hostd import wire
 from muster.hostd.keeper import Keeper
+from muster.hostd.socketpath import short
 
 log = logging.getLogger("muster.hostd")
 _CALLS_AT_ONCE: Final = 256
@@ -48,7 +49,8 @@ class Server:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         before = os.umask(0o177)
         try:
-            listener.bind(str(making))
+            with short(making) as place:
+                listener.bind(place)
         finally:
             os.umask(before)
         os.chown(making, self._uid, -1, follow_symlinks=False)

@@ -95,12 +95,20 @@ def _has_records(home: Home) -> bool:
 
 
 def _cgroups(home: Home) -> Iterator[Trace]:
-    for top in CGROUPS.glob(f"**/muster-{home.id}"):
+    for top in _named(CGROUPS, f"muster-{home.id}"):
         yield Trace(f"cgroup {top}", ("hostd", ""))
         for directory, _, _ in os.walk(top):
             inner = Path(directory).relative_to(top).parts
             if 1 <= len(inner) <= 2:
                 yield Trace(f"cgroup {directory}", _needs(inner))
+
+
+def _named(root: Path, name: str) -> Iterator[Path]:
+    """Folders of this name anywhere below; what vanishes while we look is passed over."""
+    for directory, inner, _ in os.walk(root):
+        if name in inner:
+            inner.remove(name)
+            yield Path(directory) / name
 
 
 def _needs(inner: tuple[str, ...]) -> tuple[str, str]:

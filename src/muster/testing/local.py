@@ -19,6 +19,7 @@ from muster.contracts.substrate import FabricWish, Fence, NodeWish, Power, Seen
 from muster.errors import DriverError
 from muster.hostd.machine import unfit
 from muster.hostd.rootfs import rootfs_path
+from muster.hostd.socketpath import short
 from muster.hostd.traces import Home, traces
 from muster.substrates.local import LocalSubstrate
 
@@ -79,7 +80,8 @@ class Fleet:
 
     async def _answers(self) -> bool:
         try:
-            _, writer = await asyncio.open_unix_connection(str(self.home / "hostd.sock"))
+            with short(self.home / "hostd.sock") as place:
+                _, writer = await asyncio.open_unix_connection(place)
         except OSError:
             return False
         writer.close()

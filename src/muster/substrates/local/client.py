@@ -19,6 +19,7 @@ import msgspec
 from muster import errors
 from muster.errors import DriverError, TryLater, UnknownOutcome
 from muster.hostd import wire
+from muster.hostd.socketpath import short
 
 _ERRORS: Final[dict[str, type[DriverError]]] = {
     kind.__name__: kind
@@ -57,7 +58,8 @@ class Hostd:
         loop = asyncio.get_running_loop()
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as connection:
             try:
-                await loop.sock_connect(connection, str(self._path))
+                with short(self._path) as place:
+                    await loop.sock_connect(connection, place)
             except OSError as error:
                 raise TryLater(f"hostd does not answer: {error}") from error
             await loop.sock_sendall(connection, wire.encode(verb) + b"\n")
@@ -93,7 +95,8 @@ class Hostd:
             if self._writer is not None and not self._writer.is_closing():
                 return self._writer
             try:
-                reader, writer = await asyncio.open_unix_connection(str(self._path), limit=wire.LINE_MAX)
+                with short(self._path) as place:
+                    reader, writer = await asyncio.open_unix_connection(place, limit=wire.LINE_MAX)
             except OSError as error:
                 raise TryLater(f"hostd does not answer: {error}") from error
             self._writer = writer
