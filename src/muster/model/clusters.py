@@ -31,6 +31,20 @@ class Billing(StrEnum):
     SCHEDULED = "scheduled"
 
 
+class Share(StrEnum):
+    """What a worker is held for, which says who may take it back and what it costs."""
+
+    OWN = "own"  # by the cluster's own term
+    POOL = "pool"  # on hosts that the operator set apart
+    PREEMPTIBLE = "preemptible"  # on hosts nobody else needs now; given back after notice
+
+
+class Autoscale(Part, frozen=True, kw_only=True):
+    """How far a cluster may grow by itself above its `workers`."""
+
+    max_workers: int
+
+
 class Scripts(Part, frozen=True, kw_only=True):
     """The tenant's own scripts. They run inside the tenant's nodes and never in a shell of ours."""
 
@@ -111,6 +125,12 @@ class ClusterSpec(Part, frozen=True, kw_only=True):
     instance_type: str
     workers: int
     image_id: str
+    pool_id: str | None = None
+    pool_workers: int = 0  # so many of `workers` are drawn from its pool
+    preemptible_workers: int = 0  # beside `workers`, as many as can be had, up to this
+    preemptible_granted: int = 0  # of those, how many it is to hold now: the reconciler's wish, not the owner's
+    autoscale: Autoscale | None = None
+    autoscaled_workers: int = 0  # beside `workers`, what its queue asks for now: the reconciler's wish as well
     single_node: bool = False  # one instance whose controller is the node itself
     billing: Billing = Billing.ON_DEMAND
     reserved_workers: int | None = None  # so many are paid for by its contract, the rest on demand; None = all
@@ -130,6 +150,17 @@ class ClusterSpec(Part, frozen=True, kw_only=True):
     boots: Boots = Boots()
     acceptance: Acceptance = Acceptance()
     config: ClusterConfig = ClusterConfig()
+
+    @property
+    def own_workers(self) -> int:
+        """Workers that nobody may take back: the owner's wish and what the queue asked for."""
+        return self.workers + self.autoscaled_workers
+
+    def wanted(self, share: Share) -> int:
+        """How many workers of this share it is to have now."""
+        if share is Share.PREEMPTIBLE:
+            return self.preemptible_granted
+        return self.pool_workers if share is Share.POOL else self.own_workers - self.pool_workers
 
 
 class Condition(Part, frozen=True, kw_only=True):
@@ -272,6 +303,8 @@ class Node(Noun, frozen=True, kw_only=True):
     mending: Mending = Mending()
     created_at: Instant
     gone_at: Instant | None = None
+    share: Share = Share.OWN
+    reclaim_at: Instant | None = None  # of a preemptible one under notice: when it must be gone
 
     def advance(self, phase: NodePhase, *, because: str, at: Instant) -> Node:
         if phase not in NODE_MOVES[self.phase]:

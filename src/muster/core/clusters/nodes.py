@@ -9,7 +9,7 @@ from muster.contracts.clock import Entropy
 from muster.contracts.store import Insert, Op
 from muster.core.capacity.placement import Grant
 from muster.model.base import Instant
-from muster.model.clusters import Mending, Moved, Node, NodeRole
+from muster.model.clusters import Mending, Moved, Node, NodeRole, Share
 from muster.model.hosts import Lease
 from muster.model.phases import NodePhase
 
@@ -33,6 +33,7 @@ def seat(
     at: Instant,
     replaces: str = "",
     ends_at: Instant | None = None,
+    share: Share = Share.OWN,
 ) -> Seat:
     node_id, lease_id = entropy.uuid(), entropy.uuid()
     node = Node(
@@ -42,6 +43,7 @@ def seat(
         role=role,
         name=node_name(role, ordinal),
         ordinal=ordinal,
+        share=share,
         host_id=grant.host_id,
         host_name=grant.host_name,
         lease_id=lease_id,

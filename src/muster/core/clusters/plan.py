@@ -21,7 +21,7 @@ from muster.core.clusters.snapshot import Snapshot
 from muster.core.clusters.surplus import staying, surplus
 from muster.core.clusters.terms import waits_because
 from muster.model.base import SECOND, Instant
-from muster.model.clusters import Cluster, Node, NodeRole, Repair
+from muster.model.clusters import Cluster, Node, NodeRole, Repair, Share
 from muster.model.phases import PROVISIONING, SERVING, STOPPED, NodePhase, Phase, VolumePhase
 
 LOOK_AGAIN = 2 * SECOND
@@ -289,7 +289,7 @@ def _boot(snapshot: Snapshot, sight: Sight, now: Instant) -> Step | None:
         return leaving
     broken = _broken(snapshot)
     if broken:
-        most = max(REPLACEMENTS_MIN, snapshot.cluster.spec.workers)
+        most = max(REPLACEMENTS_MIN, snapshot.cluster.spec.own_workers)
         if snapshot.cluster.phase in PROVISIONING and snapshot.cluster.status.replacements + len(broken) > most:
             return Move(Phase.FAILED, f"too many nodes failed; the last: {broken[0].name}: {broken[0].because}")
         return Substitute(tuple(broken))
@@ -380,7 +380,8 @@ def _missing(node: Node) -> bool:
 
 
 def _health(snapshot: Snapshot) -> Step | None:
-    whole = len(staying(snapshot)) >= snapshot.cluster.spec.workers
+    own = [node for node in staying(snapshot) if node.share is not Share.PREEMPTIBLE]
+    whole = len(own) >= snapshot.cluster.spec.own_workers
     settled = all(node.phase in (NodePhase.RUNNING, NodePhase.DRAINING) for node in _not_leaving(snapshot))
     if snapshot.cluster.phase is Phase.DEGRADED and whole and settled:
         return Move(Phase.READY, "all nodes are back")

@@ -381,6 +381,7 @@ class ClusterReconciler:
             at=turn.now,
             replaces=node.id,
             ends_at=held_until(turn.cluster),
+            share=node.share,
         )
 
     async def _cordon_dead(self, moves: Sequence[NodeMove], now: Instant) -> list[Op]:

@@ -71,7 +71,7 @@ class Seating:
         shapes = {spec.instance_type for spec in wanted}
         rows = await self._store.find(Find(InstanceType, one_of={"id": sorted(shapes)})) if shapes else []
         gpus = {shape.id: shape.gpus for shape in rows}
-        return sum(spec.workers * gpus.get(spec.instance_type, 0) for spec in wanted)
+        return sum(spec.own_workers * gpus.get(spec.instance_type, 0) for spec in wanted)
 
     def first_seats(self, cluster: Cluster, placement: Placement, now: Instant) -> list[Seat]:
         control = (NodeRole.CONTROLLER, NodeRole.LOGIN)

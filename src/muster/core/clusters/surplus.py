@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from muster.contracts.orchestrator import Standing
 from muster.core.clusters.snapshot import Snapshot
-from muster.model.clusters import Node, NodeRole
+from muster.model.clusters import Node, NodeRole, Share
 from muster.model.phases import NodePhase
 
 _LEAVE_ORDER = (NodePhase.FAILED, NodePhase.LOST, NodePhase.PENDING, NodePhase.BOOTING, NodePhase.JOINING)
@@ -20,9 +20,13 @@ def staying(snapshot: Snapshot) -> list[Node]:
 
 
 def surplus(snapshot: Snapshot, standings: Mapping[str, Standing]) -> list[Node]:
-    """Workers beyond the wish, in the order in which they go."""
-    stay = staying(snapshot)
-    over = len(stay) - snapshot.cluster.spec.workers
+    """Workers beyond the wish for their share, in the order in which they go."""
+    return [node for share in Share for node in _beyond(snapshot, share, standings)]
+
+
+def _beyond(snapshot: Snapshot, share: Share, standings: Mapping[str, Standing]) -> list[Node]:
+    stay = [node for node in staying(snapshot) if node.share is share]
+    over = len(stay) - snapshot.cluster.spec.wanted(share)
     if over <= 0:
         return []
 
