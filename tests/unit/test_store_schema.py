@@ -65,7 +65,8 @@ def test_sqlite_has_the_declared_columns_rules_and_indexes(file: sqlite3.Connect
     columns = [
         (name, type_, not filled) for _, name, type_, filled, *_ in file.execute(f"PRAGMA table_info({table.name})")
     ]
-    assert columns == [(one.name, SQLITE_TYPES[one.kind], one.nullable) for one in table.columns]
+    # A column that came later stands behind the others; rows are read and written by name.
+    assert sorted(columns) == sorted((one.name, SQLITE_TYPES[one.kind], one.nullable) for one in table.columns)
 
     made = {
         (bool(unique), tuple(row[2] for row in file.execute(f"PRAGMA index_info({name})")))
@@ -103,7 +104,7 @@ def test_postgres_has_the_declared_columns_rules_and_indexes(postgres_dsn: str) 
             for row in columns
             if row["table_name"] == table.name
         ]
-        assert made == [(one.name, POSTGRES_TYPES[one.kind], one.nullable) for one in table.columns]
+        assert sorted(made) == sorted((one.name, POSTGRES_TYPES[one.kind], one.nullable) for one in table.columns)
         defined = {row["indexname"]: plain(row["indexdef"]) for row in indexes if row["tablename"] == table.name}
         declared = [(rule.name, "unique", rule.columns, "") for rule in table.rules]
         declared += [(index.name, "", index.columns, index.where) for index in table.indexes]
