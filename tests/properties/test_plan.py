@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from muster.contracts.orchestrator import Standing
 from muster.contracts.substrate import Power, Seen
-from muster.core.clusters import plan as planning
-from muster.core.clusters.plan import Sight, plan
+from muster.core.clusters import deeds
+from muster.core.clusters.deeds import Sight
+from muster.core.clusters.plan import plan
 from muster.core.clusters.snapshot import ClusterView, Snapshot
 from muster.model.catalog import InstanceType
 from muster.model.clusters import (
@@ -108,30 +109,30 @@ def test_the_plan_names_one_legal_step(situation: tuple[Snapshot, Sight]) -> Non
     snapshot, sight = situation
     step = plan(snapshot, sight, NOW)
     match step:
-        case planning.Move(phase=phase):
+        case deeds.Move(phase=phase):
             assert phase in CLUSTER_MOVES[snapshot.cluster.phase]
-        case planning.Note(moves=moves):
+        case deeds.Note(moves=moves):
             assert moves
             assert all(move.phase in NODE_MOVES[move.node.phase] for move in moves)
-        case planning.Free(nodes=freed):
+        case deeds.Free(nodes=freed):
             assert freed
             assert all(node.phase is NodePhase.LEAVING and node.id not in sight.seen for node in freed)
-        case planning.PowerOff(nodes=off, keys=keys):
+        case deeds.PowerOff(nodes=off, keys=keys):
             assert keys
             assert all(node.phase is NodePhase.LEAVING for node in off)
             assert all(key in sight.seen for key in keys)
-        case planning.EnsureNodes(nodes=asked):
+        case deeds.EnsureNodes(nodes=asked):
             assert asked
             assert all(node.phase in (NodePhase.PENDING, NodePhase.BOOTING) for node in asked)
-        case planning.Substitute(nodes=broken):
+        case deeds.Substitute(nodes=broken):
             assert broken
             assert all(node.phase in (NodePhase.FAILED, NodePhase.LOST) for node in broken)
-        case planning.Drain(nodes=drained):
+        case deeds.Drain(nodes=drained):
             assert all(node.phase is NodePhase.DRAINING for node in drained)
             assert not snapshot.cluster.spec.force
-        case planning.WaitFor(until=until):
+        case deeds.WaitFor(until=until):
             assert until > NOW
-        case planning.Finish():
+        case deeds.Finish():
             assert snapshot.cluster.phase is Phase.DELETING
             assert not snapshot.nodes
             assert "c" not in sight.seen
@@ -152,10 +153,10 @@ def test_unknown_is_never_read_as_gone(situation: tuple[Snapshot, Sight]) -> Non
         node.id for node in snapshot.nodes if node.id in sight.seen and sight.seen[node.id].power is Power.UNKNOWN
     }
     step = plan(snapshot, sight, NOW)
-    if isinstance(step, planning.Note):
+    if isinstance(step, deeds.Note):
         lost = {move.node.id for move in step.moves if move.phase is NodePhase.LOST}
         assert not lost & unknown
-    if isinstance(step, planning.Free):
+    if isinstance(step, deeds.Free):
         assert not {node.id for node in step.nodes} & unknown
 
 
@@ -164,10 +165,10 @@ def test_unknown_is_never_read_as_gone(situation: tuple[Snapshot, Sight]) -> Non
 def test_only_what_was_booted_for_an_older_wish_is_booted_anew(situation: tuple[Snapshot, Sight]) -> None:
     snapshot, sight = situation
     step, boots = plan(snapshot, sight, NOW), snapshot.cluster.spec.boots
-    if isinstance(step, planning.Note):
+    if isinstance(step, deeds.Note):
         anew = [move.node for move in step.moves if move.because == "it is booted anew"]
         wished = {True: boots.workers, False: boots.control}
         assert all(node.mending.boot < wished[node.role is NodeRole.WORKER] for node in anew)
-    if isinstance(step, planning.Converge) and snapshot.cluster.phase in SERVING:
+    if isinstance(step, deeds.Converge) and snapshot.cluster.phase in SERVING:
         late = (NodePhase.PENDING, NodePhase.BOOTING)
         assert not any(node.role is NodeRole.CONTROLLER and node.phase in late for node in snapshot.nodes)

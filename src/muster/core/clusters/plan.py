@@ -10,13 +10,30 @@ goes only when its node is no longer seen. Unknown is never read as gone. Drain 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
 
 from muster.contracts.orchestrator import Standing
 from muster.contracts.substrate import Power, Seen
 from muster.core.clusters.boots import outdated, under_way
+from muster.core.clusters.deeds import (
+    Converge,
+    Drain,
+    EnsureFabric,
+    EnsureNodes,
+    Finish,
+    Free,
+    Move,
+    NodeMove,
+    Note,
+    PowerOff,
+    Rest,
+    RunTests,
+    Sight,
+    Step,
+    Substitute,
+    TakeSeats,
+    WaitFor,
+)
 from muster.core.clusters.snapshot import Snapshot
 from muster.core.clusters.surplus import staying, surplus
 from muster.core.clusters.terms import waits_because
@@ -28,125 +45,6 @@ LOOK_AGAIN = 2 * SECOND
 LOOK_AGAIN_SLOW = 15 * SECOND
 REPLACEMENTS_MIN = 3
 """A cluster may replace this many nodes, or as many as it has, before its first start is called a failure."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """What the drivers see now: power by key (no entry = absent), standing by node id."""
-
-    seen: Mapping[str, Seen]
-    standing: Mapping[str, Standing] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeMove:
-    node: Node
-    phase: NodePhase
-    because: str
-    address: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """The cluster enters a phase."""
-
-    phase: Phase
-    because: str
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Nodes changed; write it down."""
-
-    moves: tuple[NodeMove, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class EnsureFabric:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class EnsureNodes:
-    nodes: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PowerOff:
-    """Expel these nodes, and have these keys absent."""
-
-    nodes: tuple[Node, ...]
-    keys: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Free:
-    """These nodes are seen to be off: their leases go."""
-
-    nodes: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Substitute:
-    """New nodes elsewhere for these, which leave."""
-
-    nodes: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TakeSeats:
-    """Seats for the whole cluster anew, and on to the network."""
-
-    because: str
-
-
-@dataclass(frozen=True, slots=True)
-class Converge:
-    because: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunTests:
-    run: str
-
-
-@dataclass(frozen=True, slots=True)
-class Drain:
-    nodes: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WaitFor:
-    because: str
-    until: Instant
-
-
-@dataclass(frozen=True, slots=True)
-class Rest:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """Nothing of it is left but its record."""
-
-
-Step: TypeAlias = (
-    Move
-    | Note
-    | EnsureFabric
-    | EnsureNodes
-    | PowerOff
-    | Free
-    | Substitute
-    | TakeSeats
-    | Converge
-    | RunTests
-    | Drain
-    | WaitFor
-    | Rest
-    | Finish
-)
 
 
 def plan(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:

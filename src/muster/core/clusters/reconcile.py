@@ -21,12 +21,14 @@ from muster.contracts.substrate import Fence, Seen, Substrate, Wish
 from muster.core.capacity.placement import Ask, Grant, Placement
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
-from muster.core.clusters import plan as planning
+from muster.core.clusters import deeds
 from muster.core.clusters.access import unbind_addresses
 from muster.core.clusters.boots import booted
 from muster.core.clusters.conditions import announced, with_conditions, with_status
+from muster.core.clusters.deeds import NodeMove, Sight
+from muster.core.clusters.moves import at_rest, booting, moved, moved_event, node_event
 from muster.core.clusters.nodes import Seat, free_ordinals, seat, seat_ops
-from muster.core.clusters.plan import NodeMove, Sight, plan
+from muster.core.clusters.plan import LOOK_AGAIN, plan
 from muster.core.clusters.requests import settle
 from muster.core.clusters.reseat import whole_ask, whole_seats
 from muster.core.clusters.snapshot import Snapshot, load_snapshot
@@ -126,7 +128,7 @@ class ClusterReconciler:
     # --- only records ---------------------------------------------------------------------------------------------
 
     @_perform.register
-    async def _(self, step: planning.Move, turn: Turn) -> Outcome:
+    async def _(self, step: deeds.Move, turn: Turn) -> Outcome:
         cluster = turn.cluster.advance(step.phase, because=step.because, at=turn.now)
         if step.phase is Phase.DELETING and cluster.delete_wished_at is None:
             cluster = msgspec.structs.replace(cluster, delete_wished_at=turn.now, live_name=None)
@@ -135,22 +137,22 @@ class ClusterReconciler:
         if step.phase in SERVING:
             access = await self._orchestrator.access(target_of(turn.snapshot.view))
             cluster = with_status(cluster, access=access, observed_generation=cluster.status.converged_generation)
-        await self._record(Step.CLUSTER_MOVE, turn, cluster, events=[_moved_event(cluster, turn.now)])
+        await self._record(Step.CLUSTER_MOVE, turn, cluster, events=[moved_event(cluster, turn.now)])
         return Advance(step.because)
 
     @_perform.register
-    async def _(self, step: planning.Note, turn: Turn) -> Outcome:
-        moved = [_booting(_moved(move, turn.now), move.node, turn.cluster) for move in step.moves]
-        await self._record_nodes(turn, moved, extra=await self._cordon_dead(step.moves, turn.now))
+    async def _(self, step: deeds.Note, turn: Turn) -> Outcome:
+        after = [booting(moved(move, turn.now), move.node, turn.cluster) for move in step.moves]
+        await self._record_nodes(turn, after, extra=await self._cordon_dead(step.moves, turn.now))
         return Advance(step.moves[0].because)
 
     @_perform.register
-    async def _(self, step: planning.WaitFor, turn: Turn) -> Outcome:
+    async def _(self, step: deeds.WaitFor, turn: Turn) -> Outcome:
         return await self._wait(turn, step.because, step.until)
 
     @_perform.register
-    async def _(self, step: planning.Rest, turn: Turn) -> Outcome:
-        rested = with_conditions(_at_rest(turn.cluster), turn.now)
+    async def _(self, step: deeds.Rest, turn: Turn) -> Outcome:
+        rested = with_conditions(at_rest(turn.cluster), turn.now)
         if rested != turn.cluster or settle(turn.snapshot.requests, rested, turn.now):
             events = announced(turn.cluster, rested, turn.now)
             await self._record(Step.CLUSTER_RECORD, turn, changed(rested, updated_at=turn.now), events=events)
@@ -160,26 +162,24 @@ class ClusterReconciler:
     # --- effects, each behind an intent that is already written ----------------------------------------------------
 
     @_perform.register
-    async def _(self, step: planning.EnsureFabric, turn: Turn) -> Outcome:
+    async def _(self, step: deeds.EnsureFabric, turn: Turn) -> Outcome:
         await self._substrate.ensure([fabric_wish(turn.snapshot)], turn.fence)
         return Advance("network asked for")
 
     @_perform.register
-    async def _(self, step: planning.EnsureNodes, turn: Turn) -> Outcome:
+    async def _(self, step: deeds.EnsureNodes, turn: Turn) -> Outcome:
         """The rows with their keys and leases are the intent; asking twice is asking once."""
         await self._substrate.ensure([node_wish(turn.snapshot.view, node) for node in step.nodes], turn.fence)
         asked = [NodeMove(node, NodePhase.BOOTING, "asked to boot") for node in step.nodes]
         pending = [
-            booted(_moved(move, turn.now), turn.cluster.spec)
-            for move in asked
-            if move.node.phase is NodePhase.PENDING
+            booted(moved(move, turn.now), turn.cluster.spec) for move in asked if move.node.phase is NodePhase.PENDING
         ]
         if pending:
             await self._record_nodes(turn, pending)
         return Advance(f"{len(step.nodes)} nodes asked to boot")
 
     @_perform.register
-    async def _(self, step: planning.PowerOff, turn: Turn) -> Outcome:
+    async def _(self, step: deeds.PowerOff, turn: Turn) -> Outcome:
         view = turn.snapshot.view
         if step.nodes and turn.cluster.phase in (*SERVING, Phase.DRIVERS, Phase.TESTING):
             staying = [node for node in view.nodes if node.phase in MEMBER_PHASES]
@@ -188,25 +188,25 @@ class ClusterReconciler:
         return Advance(f"{len(step.keys)} asked to power off")
 
     @_perform.register
-    async def _(self, step: planning.Free, turn: Turn) -> Outcome:
+    async def _(self, step: deeds.Free, turn: Turn) -> Outcome:
         """Only what is off under this very claim is freed: a zombie's late `ensure` is refused from now on."""
         still = await self._still_there([node.id for node in step.nodes], turn)
         off = [node for node in step.nodes if node.id not in still]
         if not off:
             return Advance("not off after all")
-        gone = [_moved(NodeMove(node, NodePhase.GONE, "powered off"), turn.now) for node in off]
+        gone = [moved(NodeMove(node, NodePhase.GONE, "powered off"), turn.now) for node in off]
         leases: list[Op] = [Remove(Lease, node.lease_id) for node in off if node.lease_id]
         await self._record_nodes(turn, gone, extra=leases, step=Step.NODES_FREE)
         return Advance(f"{len(gone)} nodes gone")
 
     @_perform.register
-    async def _(self, step: planning.Drain, turn: Turn) -> Outcome:
+    async def _(self, step: deeds.Drain, turn: Turn) -> Outcome:
         nodes = [node.id for node in step.nodes]
         await self._orchestrator.drain(target_of(turn.snapshot.view), nodes, "the cluster shrinks", turn.fence)
-        return Wait(f"{step.nodes[0].name} to finish its work", turn.now + planning.LOOK_AGAIN)
+        return Wait(f"{step.nodes[0].name} to finish its work", turn.now + LOOK_AGAIN)
 
     @_perform.register
-    async def _(self, step: planning.Converge, turn: Turn) -> Outcome:
+    async def _(self, step: deeds.Converge, turn: Turn) -> Outcome:
         """The fabric and the nodes are asked again too: rules and mounts change in place."""
         view = turn.snapshot.view
         members = [node for node in view.nodes if node.phase in MEMBER_PHASES and node.phase is not NodePhase.LOST]
@@ -220,16 +220,16 @@ class ClusterReconciler:
             if node.id in progress.failed
         ]
         if failed:
-            await self._record_nodes(turn, [_moved(move, turn.now) for move in failed])
+            await self._record_nodes(turn, [moved(move, turn.now) for move in failed])
             return Advance("a node could not join")
         if not progress.done:
-            until = progress.look_again_at or turn.now + planning.LOOK_AGAIN
+            until = progress.look_again_at or turn.now + LOOK_AGAIN
             return await self._wait(turn, progress.because or step.because, until)
         return await self._converged(turn, members)
 
     async def _converged(self, turn: Turn, members: Sequence[Node]) -> Outcome:
         joined = [
-            _moved(NodeMove(node, NodePhase.RUNNING, "it joined"), turn.now)
+            moved(NodeMove(node, NodePhase.RUNNING, "it joined"), turn.now)
             for node in members
             if node.phase is NodePhase.JOINING
         ]
@@ -243,28 +243,26 @@ class ClusterReconciler:
         return Advance("converged")
 
     @_perform.register
-    async def _(self, step: planning.RunTests, turn: Turn) -> Outcome:
+    async def _(self, step: deeds.RunTests, turn: Turn) -> Outcome:
         tested = await self._orchestrator.test(target_of(turn.snapshot.view), step.run, turn.fence)
         if not tested.done:
-            until = tested.look_again_at or turn.now + planning.LOOK_AGAIN
+            until = tested.look_again_at or turn.now + LOOK_AGAIN
             return await self._wait(turn, tested.because or "acceptance tests", until)
         cluster = with_status(turn.cluster, tests=tuple(tested.results))
         failing = {result.node_id: result for result in tested.results if not result.passed}
         if failing:
             failed = [
-                _moved(NodeMove(n, NodePhase.FAILED, f"{failing[n.id].test}: {failing[n.id].detail}"), turn.now)
+                moved(NodeMove(n, NodePhase.FAILED, f"{failing[n.id].test}: {failing[n.id].detail}"), turn.now)
                 for n in turn.snapshot.nodes
                 if n.id in failing
             ]
             await self._record_nodes(turn, failed, cluster=changed(cluster, updated_at=turn.now))
             return Advance(f"{len(failed)} nodes failed their tests")
         passed = replace(turn, snapshot=replace(turn.snapshot, view=replace(turn.snapshot.view, cluster=cluster)))
-        return await self._perform(
-            planning.Move(Phase.READY, f"{len(turn.snapshot.nodes)} nodes passed muster"), passed
-        )
+        return await self._perform(deeds.Move(Phase.READY, f"{len(turn.snapshot.nodes)} nodes passed muster"), passed)
 
     @_perform.register
-    async def _(self, step: planning.Substitute, turn: Turn) -> Outcome:
+    async def _(self, step: deeds.Substitute, turn: Turn) -> Outcome:
         """New seats are taken in the same batch in which the broken nodes begin to leave."""
         try:
             placement = await self._capacity.place(self._ask_for(step.nodes, turn))
@@ -273,7 +271,7 @@ class ClusterReconciler:
                 turn, f"a host to replace {step.nodes[0].name}: {error.message}", turn.now + STOCK_RETRY
             )
         seats = self._seats(step.nodes, placement, turn)
-        leaving = [_moved(NodeMove(node, NodePhase.LEAVING, node.because), turn.now) for node in step.nodes]
+        leaving = [moved(NodeMove(node, NodePhase.LEAVING, node.because), turn.now) for node in step.nodes]
         cluster = with_status(turn.cluster, replacements=turn.cluster.status.replacements + len(seats))
         try:
             await self._record_nodes(
@@ -292,7 +290,7 @@ class ClusterReconciler:
         return Advance(f"{len(seats)} nodes replaced")
 
     @_perform.register
-    async def _(self, step: planning.TakeSeats, turn: Turn) -> Outcome:
+    async def _(self, step: deeds.TakeSeats, turn: Turn) -> Outcome:
         """The seats are taken in the same batch in which the cluster sets out again."""
         try:
             ask = whole_ask(turn.cluster, turn.snapshot.view.instance_type, turn.now)
@@ -302,7 +300,7 @@ class ClusterReconciler:
             return await self._wait(turn, words, turn.now + STOCK_RETRY)
         seats = whole_seats(self._entropy, turn.cluster, turn.snapshot.nodes, placement, step.because, turn.now)
         cluster = turn.cluster.advance(Phase.NETWORK, because=step.because, at=turn.now)
-        events = [_moved_event(cluster, turn.now)]
+        events = [moved_event(cluster, turn.now)]
         try:
             ops = [*seat_ops(seats), *self._capacity.guard(placement), *await self._windows.bind_ops(cluster, True)]
             await self._record(Step.NODES_INTEND, turn, cluster, ops=ops, events=events)
@@ -314,13 +312,13 @@ class ClusterReconciler:
         return Advance(step.because)
 
     @_perform.register
-    async def _(self, step: planning.Finish, turn: Turn) -> Outcome:
+    async def _(self, step: deeds.Finish, turn: Turn) -> Outcome:
         if await self._still_there([turn.cluster.id], turn):
             return Advance("its network is still there")
         cluster = turn.cluster.advance(Phase.GONE, because="nothing of it is left", at=turn.now)
         cluster = msgspec.structs.replace(cluster, gone_at=turn.now, live_name=None)
         ops = await unbind_addresses(self._store, cluster.id)
-        events = [_moved_event(cluster, turn.now)]
+        events = [moved_event(cluster, turn.now)]
         for attachment, volume in turn.snapshot.view.mounts:
             ops.append(Remove(Attachment, attachment.id))
             if attachment.dies_with_cluster and volume.delete_wished_at is None:
@@ -403,11 +401,11 @@ class ClusterReconciler:
         if not keys:
             return Gone()
         await self._substrate.ensure_absent(keys, Fence(id, claim.token))
-        return Wait(f"{len(keys)} orphans to power off", self._clock.now() + planning.LOOK_AGAIN)
+        return Wait(f"{len(keys)} orphans to power off", self._clock.now() + LOOK_AGAIN)
 
     async def _give_up(self, turn: Turn, because: str) -> Outcome:
         if turn.cluster.phase in PROVISIONING:
-            return await self._perform(planning.Move(Phase.FAILED, because), turn)
+            return await self._perform(deeds.Move(Phase.FAILED, because), turn)
         return await self._wait(turn, because, turn.now + STOCK_RETRY)
 
     async def _wait(self, turn: Turn, because: str, until: Instant) -> Outcome:
@@ -429,7 +427,7 @@ class ClusterReconciler:
         """Nodes never change without their cluster's version: cached views hang on it."""
         cluster = cluster or changed(turn.cluster, updated_at=turn.now)
         ops: list[Op] = [*(Replace(node) for node in nodes), *extra]
-        await self._record(step, turn, cluster, ops=ops, events=[_node_event(node, turn.now) for node in nodes])
+        await self._record(step, turn, cluster, ops=ops, events=[node_event(node, turn.now) for node in nodes])
 
     async def _record(
         self, step: Step, turn: Turn, cluster: Cluster, *, ops: Sequence[Op] = (), events: Sequence[Event] = ()
@@ -437,58 +435,3 @@ class ClusterReconciler:
         cluster = with_conditions(cluster, turn.now)
         requests = [Replace(request) for request in settle(turn.snapshot.requests, cluster, turn.now)]
         await self._store.apply(Batch(step, [Replace(cluster), *ops, *requests], events, fence=turn.claim))
-
-
-def _at_rest(cluster: Cluster) -> Cluster:
-    return with_status(
-        cluster, waiting_for="", waiting_until=None, observed_generation=cluster.status.converged_generation
-    )
-
-
-def _moved(move: NodeMove, now: Instant) -> Node:
-    node = move.node.advance(move.phase, because=move.because, at=now)
-    if move.address is not None:
-        node = msgspec.structs.replace(node, address=move.address)
-    return _mended(node, move.node.phase)
-
-
-def _booting(node: Node, before: Node, cluster: Cluster) -> Node:
-    """Whoever goes down to boot again will boot by this wish; of what was found booting already, nobody knows."""
-    anew = node.phase is NodePhase.BOOTING and before.phase is not NodePhase.PENDING
-    return booted(node, cluster.spec) if anew else node
-
-
-def _mended(node: Node, before: NodePhase) -> Node:
-    """Booted anew it is of another generation; back at work, nothing more is wished for it."""
-    if node.phase is NodePhase.BOOTING and before is not NodePhase.PENDING:
-        return msgspec.structs.replace(node, generation=node.generation + 1)
-    if node.phase is NodePhase.RUNNING and node.mending.wish is not Repair.NONE:
-        return msgspec.structs.replace(node, mending=msgspec.structs.replace(node.mending, wish=Repair.NONE))
-    return node
-
-
-def _moved_event(cluster: Cluster, now: Instant) -> Event:
-    return Event(
-        at=now,
-        kind="cluster",
-        resource_id=cluster.id,
-        type="cluster.phase",
-        account_id=cluster.account_id,
-        project_id=cluster.project_id,
-        actor="system",
-        message=cluster.because,
-        data={"phase": cluster.phase},
-    )
-
-
-def _node_event(node: Node, now: Instant) -> Event:
-    return Event(
-        at=now,
-        kind="cluster",
-        resource_id=node.cluster_id,
-        type="node.phase",
-        project_id=node.project_id,
-        actor="system",
-        message=node.because,
-        data={"node": node.name, "node_id": node.id, "phase": node.phase},
-    )

@@ -20,6 +20,7 @@ from muster.contracts.substrate import Fence, Power, VolumeWish
 from muster.core.accounts.service import AccountService
 from muster.core.capacity.index import CONTROL, CapacityIndex
 from muster.core.capacity.service import Capacity
+from muster.core.clusters import deeds
 from muster.core.clusters import plan as planning
 from muster.core.clusters import reconcile as reconciling
 from muster.core.clusters.create import Creates
@@ -85,7 +86,7 @@ def brief(**fields: Any) -> Plot:
 def hides_what_is_stopping(original: Any) -> Any:
     def leave(snapshot: Any, sight: Any, now: int, **also: Any) -> Any:
         seen = {key: seen for key, seen in sight.seen.items() if seen.power is not Power.STOPPING}
-        return original(snapshot, planning.Sight(seen, sight.standing), now, **also)
+        return original(snapshot, deeds.Sight(seen, sight.standing), now, **also)
 
     return leave
 
@@ -94,7 +95,7 @@ def hides_a_stopping_network(original: Any) -> Any:
     def leave(snapshot: Any, sight: Any, now: int, **also: Any) -> Any:
         id = snapshot.cluster.id
         seen = {k: seen for k, seen in sight.seen.items() if k != id or seen.power is not Power.STOPPING}
-        return original(snapshot, planning.Sight(seen, sight.standing), now, **also)
+        return original(snapshot, deeds.Sight(seen, sight.standing), now, **also)
 
     return leave
 
@@ -201,8 +202,8 @@ def any_move_will_do(_: Any) -> Any:
 def skips_the_control_plane(original: Any) -> Any:
     def storage(snapshot: Any, sight: Any, now: int) -> Any:
         step = original[Phase.STORAGE](snapshot, sight, now)
-        skips = isinstance(step, planning.Move) and step.phase is Phase.CONTROL
-        return planning.Move(Phase.WORKERS, "why not") if skips else step
+        skips = isinstance(step, deeds.Move) and step.phase is Phase.CONTROL
+        return deeds.Move(Phase.WORKERS, "why not") if skips else step
 
     return {**original, Phase.STORAGE: storage}
 

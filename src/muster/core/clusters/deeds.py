@@ -1,0 +1,132 @@
+"""What a plan may name: what the drivers see now, and every step that can be taken. Data only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from muster.contracts.orchestrator import Standing
+from muster.contracts.substrate import Seen
+from muster.model.base import Instant
+from muster.model.clusters import Node
+from muster.model.phases import NodePhase, Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What the drivers see now: power by key (no entry = absent), standing by node id."""
+
+    seen: Mapping[str, Seen]
+    standing: Mapping[str, Standing] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMove:
+    node: Node
+    phase: NodePhase
+    because: str
+    address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The cluster enters a phase."""
+
+    phase: Phase
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Nodes changed; write it down."""
+
+    moves: tuple[NodeMove, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EnsureFabric:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class EnsureNodes:
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PowerOff:
+    """Expel these nodes, and have these keys absent."""
+
+    nodes: tuple[Node, ...]
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """These nodes are seen to be off: their leases go."""
+
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Substitute:
+    """New nodes elsewhere for these, which leave."""
+
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSeats:
+    """Seats for the whole cluster anew, and on to the network."""
+
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Converge:
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunTests:
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitFor:
+    because: str
+    until: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Nothing of it is left but its record."""
+
+
+Step: TypeAlias = (
+    Move
+    | Note
+    | EnsureFabric
+    | EnsureNodes
+    | PowerOff
+    | Free
+    | Substitute
+    | TakeSeats
+    | Converge
+    | RunTests
+    | Drain
+    | WaitFor
+    | Rest
+    | Finish
+)

@@ -1,0 +1,68 @@
+"""A cluster's rows one move further, and the events that tell of it. Pure."""
+
+from __future__ import annotations
+
+import msgspec.structs
+
+from muster.core.clusters.boots import booted
+from muster.core.clusters.conditions import with_status
+from muster.core.clusters.deeds import NodeMove
+from muster.model.base import Instant
+from muster.model.clusters import Cluster, Node, Repair
+from muster.model.events import Event
+from muster.model.phases import NodePhase
+
+
+def at_rest(cluster: Cluster) -> Cluster:
+    return with_status(
+        cluster, waiting_for="", waiting_until=None, observed_generation=cluster.status.converged_generation
+    )
+
+
+def moved(move: NodeMove, now: Instant) -> Node:
+    node = move.node.advance(move.phase, because=move.because, at=now)
+    if move.address is not None:
+        node = msgspec.structs.replace(node, address=move.address)
+    return _mended(node, move.node.phase)
+
+
+def booting(node: Node, before: Node, cluster: Cluster) -> Node:
+    """Whoever goes down to boot again will boot by this wish; of what was found booting already, nobody knows."""
+    anew = node.phase is NodePhase.BOOTING and before.phase is not NodePhase.PENDING
+    return booted(node, cluster.spec) if anew else node
+
+
+def _mended(node: Node, before: NodePhase) -> Node:
+    """Booted anew it is of another generation; back at work, nothing more is wished for it."""
+    if node.phase is NodePhase.BOOTING and before is not NodePhase.PENDING:
+        return msgspec.structs.replace(node, generation=node.generation + 1)
+    if node.phase is NodePhase.RUNNING and node.mending.wish is not Repair.NONE:
+        return msgspec.structs.replace(node, mending=msgspec.structs.replace(node.mending, wish=Repair.NONE))
+    return node
+
+
+def moved_event(cluster: Cluster, now: Instant) -> Event:
+    return Event(
+        at=now,
+        kind="cluster",
+        resource_id=cluster.id,
+        type="cluster.phase",
+        account_id=cluster.account_id,
+        project_id=cluster.project_id,
+        actor="system",
+        message=cluster.because,
+        data={"phase": cluster.phase},
+    )
+
+
+def node_event(node: Node, now: Instant) -> Event:
+    return Event(
+        at=now,
+        kind="cluster",
+        resource_id=node.cluster_id,
+        type="node.phase",
+        project_id=node.project_id,
+        actor="system",
+        message=node.because,
+        data={"node": node.name, "node_id": node.id, "phase": node.phase},
+    )
