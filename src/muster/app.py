@@ -49,6 +49,7 @@ from muster.fleet_choice import settle_fleet
 from muster.homestead import AlreadyRunning, forget_info, held, keep, kept, make_home, write_info
 from muster.model.base import HOUR
 from muster.model.catalog import Region
+from muster.model.clusters import Cluster
 from muster.model.hosts import Host
 from muster.orchestrators.none import NoOrchestrator
 from muster.settings import BadSetting, Settings, read
@@ -152,7 +153,7 @@ DIALECTS: Final[tuple[Callable[[House, Watch], Dialect], ...]] = (
 
 
 class StorePlaces:
-    """What a fault may be aimed at: the hosts and regions the store knows."""
+    """What a fault may be aimed at: the hosts, regions and clusters the store knows."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -166,6 +167,9 @@ class StorePlaces:
 
     async def region(self, name: str) -> bool:
         return await self._store.get(Region, name) is not None
+
+    async def cluster(self, id: str) -> bool:
+        return await self._store.get(Cluster, id) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,14 @@ from muster.testing.orchestrator_suite import OrchestratorSuite
 
 
 class SlurmRig:
-    capabilities = frozenset({Capability.CAN_KILL_HOST, Capability.CAN_HIDE_HOST, Capability.REFUSES_UNDRAINED_EXPEL})
+    capabilities = frozenset(
+        {
+            Capability.CAN_KILL_HOST,
+            Capability.CAN_HIDE_HOST,
+            Capability.REFUSES_UNDRAINED_EXPEL,
+            Capability.HAS_QUEUE,
+        }
+    )
     type = ClusterType.SLURM
 
     def __init__(self, running: Fleet, orchestrator: SlurmOrchestrator) -> None:
@@ -40,6 +47,12 @@ class SlurmRig:
         self._cluster.workers = [f"worker-{number}" for number in range(workers)]
         self._cluster.generation = generation
         return await self._cluster.power_up()
+
+    async def submit(self, target: Target, gpus: int) -> None:
+        await self._cluster.says("login", f"sbatch --gpus={gpus} --wrap 'sleep 600'")
+
+    async def cancel_all(self, target: Target) -> None:
+        await self._cluster.says("login", "scancel -u ubuntu")
 
     async def kill_node(self, node_id: str) -> None:
         self._cluster.kill_init(node_id.removeprefix(f"{self._cluster.id}-"))

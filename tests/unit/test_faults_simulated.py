@@ -57,6 +57,22 @@ def test_a_dead_host_is_dead_until_cleared(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
+def test_load_is_in_the_queue_until_cleared_and_its_end_is_remembered(tmp_path: Path) -> None:
+    async def story(rig: SimulatedRig) -> None:
+        first = await rig.desk.inject(Fault(kind=FaultKind.LOAD, target="owner-a", count=8))
+        await rig.desk.inject(Fault(kind=FaultKind.LOAD, target="owner-a", count=4, seconds=60))
+        assert rig.world.load("owner-a") == (12, 0)
+        assert rig.world.load("owner-b") == (0, 0)
+        rig.clock.advance(90)
+        assert rig.world.load("owner-a") == (8, rig.world.now() - 30 * SECOND)
+        assert await rig.desk.clear(first.id)
+        assert await rig.desk.faults() == []
+        assert not await rig.desk.clear(first.id)
+        assert rig.world.load("owner-a") == (0, rig.world.now())
+
+    tell(tmp_path, story)
+
+
 def test_a_slow_boot_takes_ten_times_as_long(tmp_path: Path) -> None:
     async def story(rig: SimulatedRig) -> None:
         await begin(rig)
@@ -262,6 +278,8 @@ def test_a_wire_fault_of_another_process_is_felt_soon(tmp_path: Path) -> None:
         (Fault(kind=FaultKind.HOST_DEATH, target="gpu-0", count=2), "count"),
         (Fault(kind=FaultKind.FAILED_BOOT, target="gpu-0", count=0), "count"),
         (Fault(kind=FaultKind.SLOW_REPLY, delay_seconds=-1), "delay_seconds"),
+        (Fault(kind=FaultKind.LOAD, count=8), "target"),
+        (Fault(kind=FaultKind.LOAD, target="cluster-1"), "count"),
     ],
 )
 def test_faults_that_make_no_sense_are_refused(tmp_path: Path, fault: Fault, field: str) -> None:

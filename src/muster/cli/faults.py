@@ -78,6 +78,16 @@ def stock_out(session: Session, region: str, seconds: float | None) -> None:
     inject(session, "stock-out", region, seconds)
 
 
+@fault.command("load", cls=Verb, operator=True)
+@click.argument("cluster")
+@click.option("--gpus", type=click.IntRange(1), required=True, help="How many GPUs the work asks for.")
+@seconds_option
+@click.pass_obj
+def load(session: Session, cluster: str, gpus: int, seconds: float | None) -> None:
+    """Work in the queue of CLUSTER, until the fault is cleared: what does not fit waits for more workers."""
+    inject(session, "load", session.client.clusters.find(cluster)["id"], seconds, gpus)
+
+
 @fault.command("advance", cls=Verb, operator=True)
 @click.argument("duration", type=SECONDS)
 @click.pass_obj

@@ -27,6 +27,7 @@ class FaultKind(StrEnum):
     LOST_REPLY = "lost-reply"  # the next `count` ensures that touch the host do their work, but say UnknownOutcome
     FLAP = "flap"  # nodes on the host are unknown and up in turn, for `seconds`
     STOCK_OUT = "stock-out"  # NoneLeft for everything new in the region
+    LOAD = "load"  # jobs that ask for `count` GPUs are in the queue of the cluster, until cleared or for `seconds`
     ADVANCE = "advance"  # the world's clock moves ahead by `seconds`, at once
     HTTP_429 = "http-429"
     HTTP_500 = "http-500"
@@ -37,6 +38,7 @@ ON_HOSTS: Final = frozenset(
     {FaultKind.HOST_DEATH, FaultKind.SLOW_BOOT, FaultKind.FAILED_BOOT, FaultKind.LOST_REPLY, FaultKind.FLAP}
 )
 ON_REGIONS: Final = frozenset({FaultKind.STOCK_OUT})
+ON_CLUSTERS: Final = frozenset({FaultKind.LOAD})
 ON_THE_WIRE: Final = frozenset({FaultKind.HTTP_429, FaultKind.HTTP_500, FaultKind.SLOW_REPLY})
 COUNTED: Final = frozenset({FaultKind.FAILED_BOOT, FaultKind.LOST_REPLY}) | ON_THE_WIRE
 """Kinds that understand `count`; without count and seconds they happen once."""
@@ -45,8 +47,9 @@ COUNTED: Final = frozenset({FaultKind.FAILED_BOOT, FaultKind.LOST_REPLY}) | ON_T
 class Fault(Part, frozen=True, kw_only=True):
     """One piece of trouble. The caller says kind, target, seconds, count; the desk fills in the rest.
 
-    `target` is a host's id or name, or a region. Without `seconds` and `count` it lasts until it is cleared, if its
-    kind can last. `left` is how often it will still happen, `until` when it ends by the house's clock.
+    `target` is a host's id or name, a region, or a cluster's id. Without `seconds` and `count` it lasts until it is
+    cleared, if its kind can last. `left` is how often it will still happen, `until` when it ends by the house's
+    clock.
     """
 
     kind: FaultKind
@@ -82,6 +85,8 @@ class Places(Protocol):
     async def host(self, id_or_name: str) -> Place | None: ...
 
     async def region(self, name: str) -> bool: ...
+
+    async def cluster(self, id: str) -> bool: ...
 
 
 class FaultDesk(Protocol):

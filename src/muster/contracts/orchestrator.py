@@ -10,6 +10,7 @@
 | drain precedes expel unless forced, and force leaves an event (the caller writes it) | yes |
 | unreachable is *unknown*, never *gone* | yes |
 | a call with an older token than one already seen for that cluster raises `FencedOff` | yes |
+| a job is in the `queue` only while it waits for machines and asks GPUs: not held, delayed or dependent ones | yes |
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Feature(StrEnum):
 
     PAUSE = "pause"
     RESIZE = "resize"
+    AUTOSCALE = "autoscale"
     SLURM_SCRIPTS = "slurm_scripts"
     SLURM_ACCOUNTING = "slurm_accounting"
     SLURM_IMAGE = "slurm_image"
@@ -109,6 +111,21 @@ class Standing(StrEnum):
     ABSENT = "absent"
 
 
+class Pending(NamedTuple):
+    """A job that waits for machines: the GPUs it asks for, and on how many nodes at the least."""
+
+    gpus: int
+    nodes: int = 1
+
+
+class Queue(NamedTuple):
+    """The work of a cluster, as its own scheduler tells it. Who is not in `idle_since` (by node id) has work, or is
+    not known to have none."""
+
+    pending: Sequence[Pending] = ()
+    idle_since: Mapping[str, Instant] = {}
+
+
 class Orchestrator(Protocol):
     @property
     def name(self) -> str: ...
@@ -126,6 +143,9 @@ class Orchestrator(Protocol):
 
     async def observe(self, target: Target) -> dict[str, Standing]:
         """node id -> standing, for every member."""
+
+    async def queue(self, target: Target) -> Queue | None:
+        """What waits and who is idle; None when it cannot be asked now."""
 
     async def test(self, target: Target, run: str, fence: Fence) -> Tested:
         """Run (or look at) the acceptance tests of this `run`; the same run twice is one run."""

@@ -38,6 +38,13 @@ class Body(NamedTuple):
     changes_at: Instant | None
 
 
+class Load(NamedTuple):
+    """GPUs that work in an owner's queue asks for now, and when such work last ended (0 = it never did)."""
+
+    gpus: int = 0
+    eased_at: Instant = 0
+
+
 class World(Protocol):
     def now(self) -> Instant:
         """The world's own time: the house's plus what faults have advanced it by."""
@@ -56,6 +63,9 @@ class World(Protocol):
 
     def turn(self, fence: Fence) -> AbstractContextManager[None]:
         """A whole change. Raises `FencedOff` for an older token than one already seen for that owner."""
+
+    def load(self, owner: str) -> Load:
+        """The work that was put into this owner's queue."""
 
     def recall(self, owner: str) -> bytes | None:
         """The owner's page of notes."""

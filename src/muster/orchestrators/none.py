@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from muster.contracts.orchestrator import Feature, Progress, Rendered, Standing, Target, Tested
+from muster.contracts.orchestrator import Feature, Progress, Queue, Rendered, Standing, Target, Tested
 from muster.contracts.substrate import Fence
 from muster.errors import Never
 from muster.model.clusters import AccessFacts, ClusterType
@@ -30,6 +30,9 @@ class NoOrchestrator:
 
     async def observe(self, target: Target) -> dict[str, Standing]:
         return {member.node_id: Standing.ABSENT for member in target.members}
+
+    async def queue(self, target: Target) -> Queue | None:
+        return None
 
     async def test(self, target: Target, run: str, fence: Fence) -> Tested:
         _never()

@@ -30,6 +30,7 @@ class Capability(StrEnum):
     VIRTUAL_TIME = "virtual_time"  # time passes only when told to, so hints can be checked to the instant
     REFUSES_UNDRAINED_EXPEL = "refuses_undrained_expel"
     HAS_KUBECONFIG = "has_kubeconfig"
+    HAS_QUEUE = "has_queue"  # of work whose GPUs can be told
 
 
 class Rig(Protocol):

@@ -6,6 +6,7 @@ per type of cluster the orchestrator makes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -13,7 +14,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from muster.contracts.orchestrator import Feature, Orchestrator, Progress, Standing, Target, Tested
+from muster.contracts.orchestrator import Feature, Orchestrator, Progress, Queue, Standing, Target, Tested
 from muster.contracts.substrate import Fence
 from muster.errors import DriverError, FencedOff
 from muster.model.clusters import Acceptance, ClusterType
@@ -34,6 +35,11 @@ class OrchestratorRig(Rig, Protocol):
     async def target(self, workers: int, *, generation: int = 1, cluster: str = "cluster-1") -> Target:
         """A cluster whose members are all powered up. Asked again with more workers, the first ones are the same
         nodes; the rig can power at least three workers in all."""
+
+    async def submit(self, target: Target, gpus: int) -> None:
+        """Work that asks so many GPUs for a long time; of no matter which nodes."""
+
+    async def cancel_all(self, target: Target) -> None: ...
 
     async def kill_node(self, node_id: str) -> None: ...
 
@@ -92,6 +98,23 @@ async def acceptance(rig: OrchestratorRig, target: Target, run: str) -> Tested:
 
     await until(rig, done, f"run {run} done")
     return found
+
+
+async def until_queue(rig: OrchestratorRig, target: Target, met: Callable[[Queue], bool], what: str) -> Queue:
+    found = Queue()
+
+    async def so() -> bool:
+        nonlocal found
+        queue = await rig.orchestrator.queue(target)
+        found = queue or found
+        return queue is not None and met(queue)
+
+    await until(rig, so, what)
+    return found
+
+
+def per_node(target: Target) -> int:
+    return next(member.gpus for member in target.members if member.role == "worker")
 
 
 class OrchestratorSuite:
@@ -231,6 +254,26 @@ class OrchestratorSuite:
         node = worker_ids(target)[0]
         await rig.hide_node(node)
         await until_standing(rig, target, node, Standing.UNKNOWN, Standing.DOWN)
+
+    @law(Capability.HAS_QUEUE)
+    async def test_who_has_no_work_is_idle_and_nothing_waits(self, rig: OrchestratorRig) -> None:
+        target = await running(rig, 2)
+        queue = await until_queue(rig, target, lambda queue: len(queue.idle_since) == 2, "both idle")
+        assert set(queue.idle_since) == set(worker_ids(target)), "and nobody but workers"
+        assert not queue.pending
+
+    @law(Capability.HAS_QUEUE)
+    async def test_what_does_not_fit_waits_in_the_queue(self, rig: OrchestratorRig) -> None:
+        target = await running(rig, 1)
+        await rig.submit(target, per_node(target))
+        await until_queue(rig, target, lambda queue: not queue.idle_since and not queue.pending, "at work")
+        await until_standing(rig, target, worker_ids(target)[0], Standing.BUSY)
+        await rig.submit(target, per_node(target))
+        queue = await until_queue(rig, target, lambda queue: bool(queue.pending), "one job waiting")
+        assert sum(job.gpus for job in queue.pending) == per_node(target)
+        await rig.cancel_all(target)
+        again = await until_queue(rig, target, lambda queue: bool(queue.idle_since), "idle again")
+        assert not again.pending
 
     @law()
     async def test_an_older_token_is_fenced_off(self, rig: OrchestratorRig) -> None:

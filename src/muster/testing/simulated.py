@@ -25,7 +25,7 @@ SETTLE_SECONDS: Final = 2.0
 
 
 class FakePlaces:
-    """Three hosts in one region, known by id and by name."""
+    """Three hosts in one region, known by id and by name; and clusters, all of them."""
 
     async def host(self, id_or_name: str) -> Place | None:
         for n in range(3):
@@ -35,6 +35,9 @@ class FakePlaces:
 
     async def region(self, name: str) -> bool:
         return name == REGION
+
+    async def cluster(self, id: str) -> bool:
+        return True
 
 
 class SimulatedRig:
@@ -123,7 +126,11 @@ class SimulatedRig:
 class SimulatedOrchestratorRig(SimulatedRig):
     """The same, with an orchestrator and clusters of powered-up nodes for it."""
 
-    capabilities = SimulatedRig.capabilities | {Capability.REFUSES_UNDRAINED_EXPEL, Capability.HAS_KUBECONFIG}
+    capabilities = SimulatedRig.capabilities | {
+        Capability.REFUSES_UNDRAINED_EXPEL,
+        Capability.HAS_KUBECONFIG,
+        Capability.HAS_QUEUE,
+    }
 
     def __init__(self, file: Path, type: ClusterType) -> None:
         super().__init__(file)
@@ -173,6 +180,13 @@ class SimulatedOrchestratorRig(SimulatedRig):
         return replace(
             wish, host_id="control-0", host_name="control-0", name="controller", role=role, gpu_type="", gpus=0
         )
+
+    async def submit(self, target: Target, gpus: int) -> None:
+        await self.desk.inject(Fault(kind=FaultKind.LOAD, target=target.cluster_id, count=gpus))
+
+    async def cancel_all(self, target: Target) -> None:
+        for fault in await self.desk.faults():
+            await self.desk.clear(fault.id)
 
     async def kill_node(self, node_id: str) -> None:
         await self.kill_host(int(node_id.rsplit("-", 1)[1]))

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from muster.contracts.clock import Clock
-from muster.contracts.orchestrator import Feature, Progress, Rendered, Standing, Target, Tested
+from muster.contracts.orchestrator import Feature, Progress, Queue, Rendered, Standing, Target, Tested
 from muster.contracts.substrate import Fence
 from muster.contracts.world import Body, World
 from muster.errors import TryLater
@@ -60,9 +60,23 @@ class SimulatedOrchestrator:
         return self._by_house_time(pages.progress(page, target, bodies, now))
 
     async def observe(self, target: Target) -> dict[str, Standing]:
+        standings = self._standings(target)
+        busy = pages.at_work(target, standings, self._world.load(target.cluster_id).gpus)
+        return standings | dict.fromkeys(busy, Standing.BUSY)
+
+    def _standings(self, target: Target) -> dict[str, Standing]:
+        """As if nobody had any work."""
         page, bodies, now = self._page(target), self._bodies(target), self._world.now()
         ids = [member.node_id for member in target.members]
         return {id: pages.standing(page.members.get(id), bodies.get(id), now) for id in ids}
+
+    async def queue(self, target: Target) -> Queue | None:
+        """Load is work of one GPU each: it fills the workers in their order, and what is left over waits."""
+        load, standings, page = self._world.load(target.cluster_id), self._standings(target), self._page(target)
+        busy = pages.at_work(target, standings, load.gpus)
+        free = [id for id in pages.at_work(target, standings) if id not in busy]
+        since = {id: self._world.house_time(max(page.members[id].ready_at, load.eased_at)) for id in free}
+        return Queue(pages.pending(target, busy, load.gpus), since)
 
     async def test(self, target: Target, run: str, fence: Fence) -> Tested:
         if not target.spec.acceptance.enabled:

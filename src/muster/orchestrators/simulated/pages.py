@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from muster.contracts.orchestrator import Member, Progress, Standing, Target
+from muster.contracts.orchestrator import Member, Pending, Progress, Standing, Target
 from muster.contracts.substrate import Power
 from muster.contracts.world import Body, Span
 from muster.errors import TryLater
@@ -129,6 +129,18 @@ def standing(note: MemberNote | None, body: Body | None, now: Instant) -> Standi
     if note.drained_at is None:
         return Standing.IDLE
     return Standing.DRAINED if now >= note.drained_at else Standing.DRAINING
+
+
+def at_work(target: Target, standings: Mapping[str, Standing], gpus: int | None = None) -> list[str]:
+    """The workers on which so many GPUs are at work, in the order in which they are taken; all that could be."""
+    able = [member for member in workers(target) if standings[member.node_id] is Standing.IDLE]
+    per_node = max(1, able[0].gpus) if able else 1
+    return [member.node_id for member in able[: None if gpus is None else -(-gpus // per_node)]]
+
+
+def pending(target: Target, busy: Sequence[str], gpus: int) -> tuple[Pending, ...]:
+    held = sum(member.gpus for member in target.members if member.node_id in busy)
+    return (Pending(gpus - held),) if gpus > held else ()
 
 
 def drained(page: Page, node_ids: Sequence[str], now: Instant, draw: Draw) -> Page:

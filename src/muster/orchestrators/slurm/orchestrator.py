@@ -14,10 +14,11 @@ from typing import Final
 
 from muster.contracts.clock import Clock
 from muster.contracts.hands import File, Hands, Knock
-from muster.contracts.orchestrator import Feature, Member, Progress, Rendered, Standing, Target, Tested
+from muster.contracts.orchestrator import Feature, Member, Progress, Queue, Rendered, Standing, Target, Tested
 from muster.contracts.substrate import Fence
 from muster.errors import DriverError, Never, TryLater
 from muster.model.clusters import AccessFacts, CheckResult, ClusterType
+from muster.orchestrators.slurm import queue as queues
 from muster.orchestrators.slurm import roster
 from muster.orchestrators.slurm.acceptance import examine
 from muster.orchestrators.slurm.background import Background
@@ -29,7 +30,7 @@ from muster.orchestrators.slurm.requeue import hasten_requeued
 LOOK_AGAIN_MS: Final = 40
 _FEATURES: Final = frozenset(
     {
-        *(Feature.PAUSE, Feature.RESIZE, Feature.SECURITY_GROUPS),
+        *(Feature.PAUSE, Feature.RESIZE, Feature.AUTOSCALE, Feature.SECURITY_GROUPS),
         *(Feature.SLURM_SCRIPTS, Feature.SLURM_ACCOUNTING, Feature.SLURM_IMAGE),
     }
 )
@@ -144,6 +145,17 @@ class SlurmOrchestrator:
         except DriverError:
             return None
         return roster.parse(ran.out) if ran.code == 0 else None
+
+    async def queue(self, target: Target) -> Queue | None:
+        head = controller_of(target)
+        if head is None:
+            return None
+        try:
+            jobs = await self._hands.run(head.node_id, queues.JOBS, seconds=10)
+            nodes = await self._hands.run(head.node_id, queues.NODES, seconds=10)
+        except DriverError:
+            return None
+        return None if jobs.code or nodes.code else queues.parse(jobs.out, nodes.out, workers_of(target))
 
     async def test(self, target: Target, run: str, fence: Fence) -> Tested:
         await self._hands.hold(fence)

@@ -1,8 +1,8 @@
 """The files of a Slurm cluster. Pure: the same target and home secret give the same bytes.
 
 Leans on keys and scripts. Laws: membership is not in slurm.conf (nodes are dynamic and register themselves), so
-resizing rewrites nothing that a daemon has read; the tenant's extra lines come last and may not touch
-authentication, users, includes, or where daemons keep and find things.
+resizing rewrites nothing that a daemon has read; of a cluster that may grow by itself slurm.conf knows how far; the
+tenant's extra lines come last and may not touch authentication, users, includes, or where daemons keep and find things.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from muster.contracts.orchestrator import Member, Target
 from muster.errors import Never
 from muster.model.clusters import Scripts
 from muster.orchestrators.slurm.keys import munge_key, ssh_key
+from muster.orchestrators.slurm.roster import ROOM_TO_GROW
 from muster.orchestrators.slurm.scripts import JOINED, START
 
 NODES_MAX: Final = 1024
@@ -162,14 +163,32 @@ def _slurm_conf(target: Target, hooks: list[str]) -> str:
         "JobCompLoc=/var/log/slurm/jobcomp.log",
         *_accounting(target, head),
         "JobAcctGatherType=jobacct_gather/linux",
-        f"MaxNodeCount={NODES_MAX}",
+        f"MaxNodeCount={NODES_MAX + _room(target)}",
         "TreeWidth=65533",
+        *_room_to_grow(target, shape),
         "NodeSet=workers Feature=worker",
         "PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP",
         *hooks,
         *extra_lines(target.spec.config.scripts.extra_slurm_conf),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _room(target: Target) -> int:
+    """How many nodes more than one it may come to have. Not fewer as it grows: slurmctld cannot take them back."""
+    return target.spec.autoscale.max_workers - 1 if target.spec.autoscale is not None else 0
+
+
+def _room_to_grow(target: Target, shape: Member | None) -> list[str]:
+    """Slurm refuses at once what all the nodes it knows could never carry. So it is told of the nodes that may come,
+    as down: then such a job waits, which is what makes the cluster grow. Backfill looks often, to start it soon."""
+    if not _room(target) or shape is None:
+        return []
+    names = f"{ROOM_TO_GROW}[1-{_room(target)}]"
+    return [
+        f"NodeName={names} NodeAddr=127.0.0.1 {node_spec(shape)} State=DOWN Reason=comes_when_jobs_need_it",
+        "SchedulerParameters=bf_interval=5",
+    ]
 
 
 def _accounting(target: Target, head: Member | None) -> list[str]:

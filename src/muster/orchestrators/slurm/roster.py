@@ -11,6 +11,8 @@ from muster.contracts.orchestrator import Standing
 SLURMCTLD_PORT: Final = 6817
 SLURMD_PORT: Final = 6818
 SSH_PORT: Final = 22
+ROOM_TO_GROW: Final = "growth-"
+"""Names of nodes that are not there yet and that Slurm has been told of: see render."""
 
 _WORDS: Final = {
     "idle": Standing.IDLE,
@@ -32,9 +34,10 @@ _FLAGS: Final = "*~#!%$@^-+&"
 
 
 def parse(text: str) -> dict[str, str]:
-    """`sinfo -h -N -o '%N %T'`: node name -> state word, with its flags."""
+    """`sinfo -h -N -o '%N %T'`: node name -> state word, with its flags; of nodes that are there."""
     rows = (line.split() for line in text.splitlines())
-    return {row[0]: row[1] for row in rows if len(row) == 2 and not row[0].endswith(":")}
+    named = {row[0]: row[1] for row in rows if len(row) == 2 and not row[0].endswith(":")}
+    return {name: word for name, word in named.items() if not name.startswith(ROOM_TO_GROW)}
 
 
 def standing(word: str | None, knock: Knock) -> Standing:

@@ -14,6 +14,7 @@ from typing import Final, NoReturn
 from muster.contracts.clock import Entropy
 from muster.contracts.faults import (
     COUNTED,
+    ON_CLUSTERS,
     ON_HOSTS,
     ON_REGIONS,
     ON_THE_WIRE,
@@ -36,6 +37,7 @@ WIRE_LOOK_MS: Final = 500
 """How soon a wire fault injected through another process is felt; in the injecting process it is at once."""
 
 _STATUS: Final = {FaultKind.HTTP_429: 429, FaultKind.HTTP_500: 500, FaultKind.SLOW_REPLY: 0}
+_AIMS: Final = {"host": ON_HOSTS, "region": ON_REGIONS, "cluster": ON_CLUSTERS}
 _NOWHERE: Final = Place("", "")
 
 
@@ -70,7 +72,7 @@ class SimulatedFaultDesk:
         if known is None:
             return False
         with _available(), self._world.change():
-            ended = self._world.end_fault(id)
+            ended = self._world.end_fault(known)
             self._revive(known, self._world.now())
             self._announce(known)
         self._world.hear()
@@ -96,6 +98,8 @@ class SimulatedFaultDesk:
             return place if place is not None else _refuse("target", f"there is no host {fault.target!r}")
         if fault.kind in ON_REGIONS and not await self._places.region(fault.target):
             _refuse("target", f"there is no region {fault.target!r}")
+        if fault.kind in ON_CLUSTERS and not await self._places.cluster(fault.target):
+            _refuse("target", f"there is no cluster {fault.target!r}")
         return _NOWHERE
 
     def _advance(self, fault: Fault) -> Fault:
@@ -135,7 +139,9 @@ class SimulatedFaultDesk:
             self._world.reboot(trouble.host_id, trouble.since, at)
 
     def _announce(self, trouble: Trouble) -> None:
-        if trouble.kind not in ON_THE_WIRE:
+        if trouble.kind in ON_CLUSTERS:
+            self._world.announce_to(trouble.target)
+        elif trouble.kind not in ON_THE_WIRE:
             self._world.announce(trouble.host_id)
 
     def _told(self, trouble: Trouble) -> Fault:
@@ -164,16 +170,18 @@ def _available() -> Iterator[None]:
 
 def _check(fault: Fault) -> None:
     """The shape of the wish, before anything is looked up."""
-    aimed = fault.kind in ON_HOSTS or fault.kind in ON_REGIONS
-    if aimed and not fault.target:
-        _refuse("target", f"{fault.kind} needs a {'host' if fault.kind in ON_HOSTS else 'region'}")
-    if not aimed and fault.target:
+    aim = next((word for word, kinds in _AIMS.items() if fault.kind in kinds), None)
+    if aim and not fault.target:
+        _refuse("target", f"{fault.kind} needs a {aim}")
+    if not aim and fault.target:
         _refuse("target", f"{fault.kind} has no target")
     if fault.kind is FaultKind.ADVANCE and fault.seconds is None:
         _refuse("seconds", "advance needs the seconds to move the world's clock by")
     if fault.seconds is not None and not (math.isfinite(fault.seconds) and 0 < fault.seconds <= SECONDS_MAX):
         _refuse("seconds", f"seconds must be above 0 and at most {SECONDS_MAX:.0f}")
-    if fault.count is not None and fault.kind not in COUNTED:
+    if fault.kind is FaultKind.LOAD and fault.count is None:
+        _refuse("count", "load needs the count of GPUs that are asked for")
+    if fault.count is not None and fault.kind not in COUNTED | ON_CLUSTERS:
         _refuse("count", f"{fault.kind} is not counted", hint="use seconds, or clear it when done")
     if fault.count is not None and not 1 <= fault.count <= COUNT_MAX:
         _refuse("count", f"count must be between 1 and {COUNT_MAX}")

@@ -21,13 +21,15 @@ import msgspec
 from muster.contracts.clock import Clock
 from muster.contracts.faults import FaultKind
 from muster.contracts.substrate import Fence, Owned
-from muster.contracts.world import Body, Span
+from muster.contracts.world import Body, Load, Span
 from muster.errors import FencedOff, TryLater
-from muster.model.base import SECOND, Instant
+from muster.model.base import HOUR, SECOND, Instant
 from muster.substrates.simulated.things import FLAP_SECONDS, State, Thing, Trouble, state_of, troubled
 
 SCHEMA_VERSION: Final = 1
 NEWS_KEPT: Final = 1_000
+ENDED_KEPT_MS: Final = 1 * HOUR
+"""How long a fault is remembered that is over."""
 EVERYONE: Final = "*"
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -260,11 +262,21 @@ class SimulatedWorld:
         return active
 
     def add_fault(self, fault: Trouble) -> None:
-        self._db.execute("DELETE FROM fault WHERE until <= ?", (self.now(),))
+        self._db.execute("DELETE FROM fault WHERE until <= ?", (self.now() - ENDED_KEPT_MS,))
         self._db.execute("INSERT INTO fault VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", fault)
 
-    def end_fault(self, id: str) -> bool:
-        return self._db.execute("DELETE FROM fault WHERE id = ?", (id,)).rowcount > 0
+    def end_fault(self, fault: Trouble) -> bool:
+        """Load is remembered for a while: whoever looks for idle nodes asks when it ended."""
+        if fault.kind is FaultKind.LOAD:
+            return self._db.execute("UPDATE fault SET until = ? WHERE id = ?", (self.now(), fault.id)).rowcount > 0
+        return self._db.execute("DELETE FROM fault WHERE id = ?", (fault.id,)).rowcount > 0
+
+    def load(self, owner: str) -> Load:
+        now = self.now()
+        rows = self._db.execute("SELECT * FROM fault WHERE kind = ? AND target = ?", (FaultKind.LOAD, owner))
+        known = [Trouble(row[0], FaultKind(row[1]), *row[2:]) for row in rows]
+        ended = [fault.until for fault in known if fault.until is not None and not fault.active(now)]
+        return Load(sum(fault.times or 0 for fault in known if fault.active(now)), max(ended, default=0))
 
     def spend(self, fault: Trouble) -> None:
         """It happened once more; a counted fault that is used up goes."""
@@ -285,6 +297,10 @@ class SimulatedWorld:
         else:
             self._db.execute("INSERT INTO news (owner) VALUES (?)", (EVERYONE,))
         self._db.execute("DELETE FROM news WHERE seq <= (SELECT max(seq) FROM news) - ?", (NEWS_KEPT,))
+
+    def announce_to(self, owner: str) -> None:
+        """Inside a change: tell this one, in every process."""
+        self._db.execute("INSERT INTO news (owner) VALUES (?)", (owner,))
 
     def hear(self) -> None:
         """Wake whoever the news since the last time is about."""
