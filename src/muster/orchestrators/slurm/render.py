@@ -2,7 +2,8 @@
 
 Leans on keys and scripts. Laws: membership is not in slurm.conf (nodes are dynamic and register themselves), so
 resizing rewrites nothing that a daemon has read; of a cluster that may grow by itself slurm.conf knows how far; the
-tenant's extra lines come last and may not touch authentication, users, includes, or where daemons keep and find things.
+tenant's extra lines come last and may not touch authentication, users, includes, or where daemons keep and find
+things.
 """
 
 from __future__ import annotations
