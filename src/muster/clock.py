@@ -30,25 +30,37 @@ class RealClock:
 
 
 UUIDS_PER_READ = 256
+BUCKET_BITS = 8
+"""Ids made within 256 ms begin alike."""
 
 
 class RealEntropy:
-    """System randomness for ids and secrets; for ids it is read in bulk, because a create makes many."""
+    """System randomness for ids and secrets; for ids it is read in bulk, because a create makes many.
+
+    An id is a version 4 UUID of 106 random bits. Its first 16 bits are the quarter of a second it was made in, going
+    round in some five hours: rows written together lie together in every index, so that a commit writes few pages.
+    """
 
     def __init__(self) -> None:
-        self._pool = ""
+        self._tails: list[str] = []
 
     def uuid(self) -> str:
-        if not self._pool:
-            self._pool = os.urandom(16 * UUIDS_PER_READ).hex()
-        h, self._pool = self._pool[:32], self._pool[32:]
-        return f"{h[:8]}-{h[8:12]}-4{h[13:16]}-{'89ab'[int(h[16], 16) & 3]}{h[17:20]}-{h[20:]}"
+        if not self._tails:
+            self._tails = _tails()
+        return f"{time.time_ns() // 1_000_000 >> BUCKET_BITS & 0xFFFF:04x}{self._tails.pop()}"
 
     def token(self, nbytes: int = 32) -> str:
         return secrets.token_urlsafe(nbytes)
 
     def chance(self) -> float:
         return secrets.randbelow(1 << 53) / (1 << 53)
+
+
+def _tails() -> list[str]:
+    """All of a version 4 UUID but its first four digits."""
+    pool = os.urandom(14 * UUIDS_PER_READ).hex()
+    digits = (pool[at : at + 28] for at in range(0, len(pool), 28))
+    return [f"{h[:4]}-{h[4:8]}-4{h[8:11]}-{'89ab'[int(h[11], 16) & 3]}{h[12:15]}-{h[15:27]}" for h in digits]
 
 
 class SeededEntropy:

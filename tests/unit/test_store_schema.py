@@ -16,7 +16,8 @@ import asyncpg
 import pytest
 
 from muster import model
-from muster.contracts.store import Find
+from muster.contracts.store import Find, Insert, Remove, Store
+from muster.errors import UniqueViolation
 from muster.model.accounts import ApiKey
 from muster.model.base import Noun
 from muster.model.clusters import Cluster, Node
@@ -30,6 +31,7 @@ from muster.store.postgres import PostgresStore
 from muster.store.schema import TABLES, Kind
 from muster.store.sqlite import SqliteStore
 from muster.testing.postgres import postgres_dsn, postgres_server
+from muster.testing.store_suite import batch, lease
 
 __all__ = ["postgres_dsn", "postgres_server"]
 
@@ -122,6 +124,48 @@ def test_migrations_are_numbered_without_gaps_and_leave_no_token() -> None:
     for migration in migrations():
         for database in ("sqlite", "postgres"):
             assert not re.search(r"\{[a-z]+\}", written_for(database, migration.text))
+
+
+OLD_LEASES = (
+    "INSERT INTO lease (id, version, host_id, slots, node_id, cluster_id, project_id, generation, taken_at) VALUES"
+    " ('a', 1, 'h1', 5, 'n', 'c', 'p', 1, 1), ('b', 1, 'h1', 10, 'n', 'c', 'p', 1, 1),"
+    " ('c', 1, 'h2', 255, 'n', 'c', 'p', 1, 1)"
+)
+BEFORE_HOST_SLOTS = 8
+
+
+async def carried_over(store: Store) -> None:
+    assert await store.slots_taken() == {"h1": 15, "h2": 255}
+    with pytest.raises(UniqueViolation, match="lease_slot"):
+        await store.apply(batch(Insert(lease("d", "h1", 0b1000))))
+    await store.apply(batch(Insert(lease("d", "h1", 0b10000)), Remove(Lease, "a")))
+    assert (await store.slots_taken())["h1"] == 0b11010
+    await store.close()
+
+
+def test_a_file_with_leases_keeps_what_is_taken(tmp_path: Path) -> None:
+    old = sqlite3.connect(tmp_path / "m.db")
+    for migration in migrations()[:BEFORE_HOST_SLOTS]:
+        old.executescript(written_for("sqlite", migration.text))
+    old.execute(OLD_LEASES)
+    old.execute(f"PRAGMA user_version = {BEFORE_HOST_SLOTS}")
+    old.commit()
+    old.close()
+    asyncio.run(carried_over(SqliteStore.open(tmp_path / "m.db", inline=True)))
+
+
+def test_a_postgres_schema_with_leases_keeps_what_is_taken(postgres_dsn: str) -> None:
+    async def story() -> None:
+        db = await asyncpg.connect(postgres_dsn)
+        await db.execute("CREATE TABLE schema_version (version bigint PRIMARY KEY)")
+        for migration in migrations()[:BEFORE_HOST_SLOTS]:
+            await db.execute(written_for("postgres", migration.text))
+        await db.execute(OLD_LEASES)
+        await db.execute(f"INSERT INTO schema_version VALUES ({BEFORE_HOST_SLOTS})")
+        await db.close()
+        await carried_over(await PostgresStore.open(postgres_dsn))
+
+    asyncio.run(story())
 
 
 def test_a_newer_sqlite_schema_refuses_to_start(file: sqlite3.Connection, tmp_path: Path) -> None:

@@ -43,8 +43,9 @@ class Host(Noun, frozen=True, kw_only=True):
 class Lease(Noun, frozen=True, kw_only=True):
     """A host, or some slots of it, held for one node.
 
-    `slots` is a bit mask. The store explodes it into rows of `lease_slot(host_id, slot)`, unique, so that the
-    database itself refuses a double grant, and appends to the capacity log that feeds every placement index.
+    `slots` is a bit mask. The store adds it to the host's row of `host_slots` unless a slot of it is taken there
+    (rule `lease_slot`): the database itself refuses a double grant. It also appends to the capacity log that feeds
+    every placement index.
     """
 
     host_id: str

@@ -174,9 +174,8 @@ class PostgresStore:
         return int(await self._value("SELECT coalesce(max(seq), 0) FROM capacity_log"))
 
     async def slots_taken(self) -> dict[str, int]:
-        # No two leases share a slot of a host (lease_slot says so): the sum of the masks is their union.
-        rows = await self._rows("SELECT host_id, sum(slots)::bigint FROM lease GROUP BY host_id")
-        return {host_id: int(slots) for host_id, slots in rows}
+        rows = await self._rows("SELECT host_id, taken FROM host_slots WHERE taken <> 0")
+        return {host_id: int(taken) for host_id, taken in rows}
 
     async def next_due(self) -> Instant | None:
         due = await self._value("SELECT min(ready_at) FROM work")

@@ -20,7 +20,7 @@ from muster.model.capacity import Booking
 from muster.model.events import Event
 from muster.model.hosts import Host, Lease
 from muster.store.rows import Rows, rows_of, table_rows
-from muster.store.schema import CELL_RULE, FIXED, SLOT_RULE, SLOTS_MAX, TABLES, Table
+from muster.store.schema import CELL_RULE, FIXED, SLOT_RULE, TABLES, Table, require_slots
 
 _EVENTS: Final = rows_of(Event)
 _EVENT_FIELDS: Final = "at, kind, resource_id, type, account_id, project_id, actor, cause, message, data"
@@ -70,9 +70,10 @@ def _sql(table: Table) -> _Sql:
 _SQL: Final = {noun: _sql(table) for noun, table in TABLES.items()}
 
 _TAKE_SLOTS = (
-    "INSERT INTO lease_slot (host_id, slot, lease_id) SELECT host_id, slot, id"
-    f" FROM jsonb_populate_recordset(null::lease, $1), generate_series(0, {SLOTS_MAX - 1}) AS slot"
-    " WHERE slots >> slot & 1 = 1"
+    "INSERT INTO host_slots AS known (host_id, taken)"
+    " SELECT host_id, taken FROM jsonb_populate_recordset(null::host_slots, $1)"
+    " ON CONFLICT (host_id) DO UPDATE SET taken = known.taken | excluded.taken"
+    " WHERE known.taken & excluded.taken = 0"
 )
 _LOG = (
     "INSERT INTO capacity_log (host_id, taken, freed, ends_at)"
@@ -96,8 +97,7 @@ _GIVE_CELLS = (
 )
 _FREE = (
     "WITH gone AS (DELETE FROM lease WHERE id = $1 ->> 'key'{guard} RETURNING id, host_id, slots),"
-    " freed AS (DELETE FROM lease_slot USING gone"
-    " WHERE lease_slot.host_id = gone.host_id AND lease_slot.lease_id = gone.id)"
+    " freed AS (UPDATE host_slots AS known SET taken = taken & ~slots FROM gone WHERE known.host_id = gone.host_id)"
     " INSERT INTO capacity_log (host_id, taken, freed) SELECT host_id, 0, slots FROM gone"
 )
 _WAKE = (
@@ -115,11 +115,18 @@ _ADD_EVENTS = (
 )
 
 
-def _count_slots(leases: Sequence[Lease]) -> int:
+def _take_slots(leases: Sequence[Lease]) -> Iterator[Statement]:
+    """No statement may touch a host twice; hosts of which a slot is taken already are not touched at all."""
+    rounds: list[dict[str, int]] = []
     for lease in leases:
-        if not 0 < lease.slots < 1 << SLOTS_MAX:
-            raise ValueError(f"a lease holds between 1 and {SLOTS_MAX} slots; its mask is {lease.slots}")
-    return sum(lease.slots.bit_count() for lease in leases)
+        require_slots(lease.slots)
+        free = next((taken for taken in rounds if lease.host_id not in taken), None)
+        if free is None:
+            rounds.append(free := {})
+        free[lease.host_id] = lease.slots
+    for taken in rounds:
+        rows = [{"host_id": host_id, "taken": slots} for host_id, slots in taken.items()]
+        yield Statement(_TAKE_SLOTS, rows, len(rows), f"unique {SLOT_RULE}")
 
 
 def _insert(noun: type[Noun], nouns: list[Noun]) -> Iterator[Statement]:
@@ -131,7 +138,7 @@ def _insert(noun: type[Noun], nouns: list[Noun]) -> Iterator[Statement]:
     yield Statement(sql.insert, rows, len(rows))
     if noun is Lease:
         leases = [one for one in nouns if isinstance(one, Lease)]
-        yield Statement(_TAKE_SLOTS, rows, _count_slots(leases))
+        yield from _take_slots(leases)
         yield _logged([(one.host_id, one.slots, one.ends_at) for one in leases])
     elif noun is Booking:
         for row in rows:
@@ -221,7 +228,7 @@ def refusal(verdict: str) -> StoreError | None:
         noun, _, key = rest.partition(" ")
         return VersionMismatch(noun, key)
     if kind == "unique":
-        return UniqueViolation(SLOT_RULE.name if rest == "lease_slot_key" else rest)
+        return UniqueViolation(rest)
     if kind == "fence":
         return FenceLost(f"the claim on {rest} is no longer ours")
     return None

@@ -222,8 +222,8 @@ _DECLARED: Final = (
 
 TABLES: Final[Mapping[type[Noun], Table]] = {table.noun: table for table in _DECLARED}
 
-SLOT_RULE: Final = Rule("lease_slot", ("host_id", "slot"))
-"""The rule that no GPU is granted twice; its table is beside the nouns, exploded from each lease's mask."""
+SLOT_RULE: Final = "lease_slot"
+"""The rule that no GPU is granted twice; its table, host_slots, is beside the nouns: all that is held of a host."""
 
 CELL_RULE: Final = "calendar_cell"
 """The rule that no hour of a line promises more hosts than are reservable; its table is beside the nouns, too."""
@@ -232,7 +232,7 @@ FIXED: Final[Mapping[type[Noun], tuple[str, ...]]] = {
     Lease: ("host_id", "slots"),
     Booking: ("line_id", "hosts", "from_at", "until_at"),
 }
-"""What is exploded at insert: a replacement that moved it would be a lie."""
+"""What is counted elsewhere at insert: a replacement that moved it would be a lie."""
 
 SLOTS_MAX: Final = 62
 """Slots of one host: a mask must fit a signed 64-bit integer."""
@@ -240,9 +240,13 @@ SLOTS_MAX: Final = 62
 
 def rule_by_columns() -> dict[str, str]:
     """SQLite names the columns of a broken rule ("cluster.project_id, cluster.live_name"), not the rule."""
-    rules = {
+    return {
         ", ".join(f"{table.name}.{column}" for column in rule.columns): rule.name
         for table in _DECLARED
         for rule in table.rules
     }
-    return rules | {"lease_slot.host_id, lease_slot.slot": SLOT_RULE.name}
+
+
+def require_slots(mask: int) -> None:
+    if not 0 < mask < 1 << SLOTS_MAX:
+        raise ValueError(f"a lease holds between 1 and {SLOTS_MAX} slots; its mask is {mask}")

@@ -51,7 +51,7 @@ class SqliteStore:
     def __init__(self, reader: sqlite3.Connection, writer: sqlite3.Connection, *, inline: bool) -> None:
         self._reader = reader
         self._applier = Applier(writer)
-        self._writer = InlineWriter(writer) if inline else GroupWriter(writer)
+        self._writer = InlineWriter(writer) if inline else GroupWriter(writer, BUSY_MS)
         self._heads = {
             table.noun: f"SELECT id, version, project_id, created_at FROM {table.name} WHERE id = ?"
             + (" AND gone_at IS NULL" if "gone_at" in table.names else "")
@@ -136,8 +136,7 @@ class SqliteStore:
         return self._number("SELECT coalesce(max(seq), 0) FROM capacity_log")
 
     async def slots_taken(self) -> dict[str, int]:
-        # No two leases share a slot of a host (lease_slot says so): the sum of the masks is their union.
-        return dict(self._reader.execute("SELECT host_id, sum(slots) FROM lease GROUP BY host_id").fetchall())
+        return dict(self._reader.execute("SELECT host_id, taken FROM host_slots WHERE taken <> 0").fetchall())
 
     async def next_due(self) -> Instant | None:
         row = self._reader.execute("SELECT min(ready_at) FROM work").fetchone()

@@ -18,7 +18,7 @@ from muster.model.capacity import Booking
 from muster.model.events import Event
 from muster.model.hosts import Host, Lease
 from muster.store.rows import Rows, rows_of, table_rows
-from muster.store.schema import CELL_RULE, FIXED, SLOTS_MAX, TABLES, Table
+from muster.store.schema import CELL_RULE, FIXED, SLOT_RULE, TABLES, Table, require_slots
 
 _EVENTS = rows_of(Event)
 
@@ -56,6 +56,11 @@ _INSERT_EVENT = (
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _LOG = "INSERT INTO capacity_log (host_id, taken, freed, ends_at) VALUES (?, ?, ?, ?)"
+_TAKE_SLOTS = (
+    "INSERT INTO host_slots VALUES (?, ?)"
+    " ON CONFLICT DO UPDATE SET taken = taken | excluded.taken WHERE taken & excluded.taken = 0"
+)
+_FREE_SLOTS = "UPDATE host_slots SET taken = taken & ~?2 WHERE host_id = ?1"
 _TAKE_CELL = "INSERT INTO calendar_cell VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET used = used + excluded.used"
 _OVER = (
     "SELECT 1 FROM calendar_cell WHERE line_id = ?1 AND at >= ?2 AND at < ?3"
@@ -73,12 +78,6 @@ _WAKE = (
     " ready_at = iif(worker IS NULL, min(due_at, excluded.due_at), ready_at)"
 )
 _HELD = "kind = ? AND id = ? AND token = ? AND worker IS NOT NULL"
-
-
-def slots_of(mask: int) -> list[int]:
-    if not 0 < mask < 1 << SLOTS_MAX:
-        raise ValueError(f"a lease holds between 1 and {SLOTS_MAX} slots; its mask is {mask}")
-    return [slot for slot in range(mask.bit_length()) if mask >> slot & 1]
 
 
 def _kind_of(op: Op) -> tuple[type[Any], type[Any] | None]:
@@ -154,8 +153,12 @@ class Applier:
         return int(self._cursor.execute(_COUNT, (counter, by)).fetchall()[0][0])
 
     def _take_slots(self, leases: list[Lease]) -> None:
-        slots = [(lease.host_id, slot, lease.id) for lease in leases for slot in slots_of(lease.slots)]
-        self._many("INSERT INTO lease_slot VALUES (?, ?, ?)", slots)
+        """A host of which a slot is taken already is not touched: fewer rows than leases, and nothing stands."""
+        for lease in leases:
+            require_slots(lease.slots)
+        self._many(_TAKE_SLOTS, [(lease.host_id, lease.slots) for lease in leases])
+        if self._cursor.rowcount != len(leases):
+            raise UniqueViolation(SLOT_RULE)
         self._many(_LOG, [(lease.host_id, lease.slots, 0, lease.ends_at) for lease in leases])
 
     def _take_cells(self, bookings: list[Booking]) -> None:
@@ -196,7 +199,7 @@ class Applier:
             raise VersionMismatch(table, op.key)
         if op.noun is Lease:
             host_id, slots = gone[0]
-            self._cursor.execute("DELETE FROM lease_slot WHERE host_id = ? AND lease_id = ?", (host_id, op.key))
+            self._cursor.execute(_FREE_SLOTS, (host_id, slots))
             self._cursor.execute(_LOG, (host_id, 0, slots, None))
         elif op.noun is Booking:
             self._give_cells(*gone[0])

@@ -20,6 +20,9 @@ from muster.store.schema import rule_by_columns
 GROUP_LIMIT: Final = 256
 """Jobs in one transaction: bounds how long the first of a group waits for the last."""
 
+GROUP_LEAST: Final = 8
+"""So many who wait are one group. Of more, half: while one half waits for the disk, the other half's callers work."""
+
 Job: TypeAlias = Callable[[], Any]
 
 _RULES: Final = rule_by_columns()
@@ -54,6 +57,10 @@ class Groups:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
+
+    def be_patient(self, busy_ms: int) -> None:
+        """How long a beginning waits for another process's transaction."""
+        self._db.execute(f"PRAGMA busy_timeout = {busy_ms}")
 
     def run(self, jobs: list[Job]) -> list[Verdict]:
         """All of it here and now."""
@@ -166,9 +173,11 @@ class GroupWriter:
     What costs real time is the commit, and that waits outside the interpreter while the next group gathers.
     """
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, busy_ms: int) -> None:
         self._db = db
+        self._busy_ms = busy_ms
         self._groups = Groups(db)
+        self._groups.be_patient(0)
         self._waiting: list[_Asked] = []
         self._flushing: asyncio.Task[None] | None = None
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="muster-store-commit")
@@ -197,7 +206,8 @@ class GroupWriter:
         """Group after group, until nobody waits. Whoever asks while a commit runs is in the next group."""
         try:
             while self._waiting:
-                group, self._waiting = self._waiting[:GROUP_LIMIT], self._waiting[GROUP_LIMIT:]
+                count = _group_of(len(self._waiting))
+                group, self._waiting = self._waiting[:count], self._waiting[count:]
                 _resolve(group, await self._written(loop, [asked.job for asked in group]))
         finally:
             self._flushing = None
@@ -205,17 +215,35 @@ class GroupWriter:
     async def _written(self, loop: asyncio.AbstractEventLoop, jobs: list[Job]) -> list[Verdict]:
         """Whatever may wait (for another process's lock, for the disk) waits on the other thread."""
         try:
-            await loop.run_in_executor(self._disk, self._groups.begin)
+            await self._begin(loop)
         except sqlite3.Error as error:
             return [Verdict(None, translated(error)) for _ in jobs]
         answers = self._groups.begun(jobs)
-        if answers is None:
-            return await loop.run_in_executor(self._disk, self._groups.each_by_itself, jobs)
         try:
-            await loop.run_in_executor(self._disk, self._groups.commit)
+            if answers is not None:
+                await loop.run_in_executor(self._disk, self._groups.commit)
+                return [Verdict(answer, None) for answer in answers]
         except sqlite3.Error:
-            return await loop.run_in_executor(self._disk, self._groups.each_by_itself, jobs)
-        return [Verdict(answer, None) for answer in answers]
+            pass  # the group failed as a whole: each gets its own verdict
+        return await loop.run_in_executor(self._disk, self._patiently, self._groups.each_by_itself, jobs)
+
+    async def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Nearly always the file is nobody else's, and then there is nothing to wait for."""
+        try:
+            self._groups.begin()
+        except sqlite3.OperationalError:
+            await loop.run_in_executor(self._disk, self._patiently, self._groups.begin)
+
+    def _patiently(self, act: Callable[..., Any], *args: Any) -> Any:
+        self._groups.be_patient(self._busy_ms)
+        try:
+            return act(*args)
+        finally:
+            self._groups.be_patient(0)
+
+
+def _group_of(waiting: int) -> int:
+    return min(GROUP_LIMIT, max(GROUP_LEAST, (waiting + 1) // 2))
 
 
 def _resolve(group: list[_Asked], verdicts: list[Verdict]) -> None:
