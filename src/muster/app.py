@@ -64,6 +64,7 @@ from muster.web.probes import Probes
 from muster.web.serve import CannotListen, Server, listen, url_of
 
 _log = logging.getLogger("muster")
+ENGINE_FILE: Final = "engine.name"
 SLURM_SECRET_FILE: Final = "slurm.secret"  # noqa: S105 - its name, not its content
 
 
@@ -311,7 +312,16 @@ def _engine(house: House, fleet: Fleet, settings: Settings, traffic: Callable[[]
         chores=[prune],
         ticks=ticks,
         traffic=traffic,
+        worker=_engine_name(settings, house.entropy),
     )
+
+
+def _engine_name(settings: Settings, entropy: Entropy) -> str:
+    """The home's, not the process's: whoever holds the home now knows that its last engine has ended."""
+    file = settings.home / ENGINE_FILE
+    if kept(file) is None:
+        keep(file, f"engine-{entropy.uuid()}")
+    return kept(file) or ""
 
 
 def _app(house: House, watch: Watch, settings: Settings, engine: Engine | None) -> App:

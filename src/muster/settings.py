@@ -176,7 +176,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "failpoint",
         "text",
         None,
-        "STEP:before or STEP:after: the process kills itself there. For crash tests only.",
+        "STEP:before or STEP:after, several by commas: the process kills itself there. For crash tests only.",
     ),
 )
 BY_NAME: Final = {row.name: row for row in SETTINGS}
@@ -289,11 +289,11 @@ def _check(settings: Settings) -> None:
     _check_bind(settings)
 
 
-def _check_failpoint(door: str | None) -> None:
-    if door is None:
+def _check_failpoint(doors: str | None) -> None:
+    if doors is None:
         return
-    step, _, side = door.partition(":")
-    if side not in ("before", "after") or step not in set(Step):
+    known = {f"{step}:{side}" for step in Step for side in ("before", "after")}
+    for door in sorted(set(doors.split(",")) - known):
         raise BadSetting(f"--failpoint must look like {Step.CLUSTER_ACCEPT}:before or :after, not {door!r}")
 
 

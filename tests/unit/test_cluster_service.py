@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from muster import app, settings
+from muster.contracts.orchestrator import Orchestrator
 from muster.contracts.store import Find
+from muster.core.clusters.admission import check_features, check_image
 from muster.core.clusters.commands import CreateCluster, MountWish, NewVolume, UpdateCluster
 from muster.core.house import House
 from muster.core.idempotency import Once
@@ -35,6 +37,7 @@ from muster.model.clusters import Cluster, ClusterConfig, ClusterType, Node, Scr
 from muster.model.events import Request
 from muster.model.hosts import Lease
 from muster.model.phases import Phase
+from muster.orchestrators.none import NoOrchestrator
 
 DEMO = CreateCluster(name="demo", type=ClusterType.SLURM, region="Delhi", gpu_type="B200_SXM", gpus=8)
 
@@ -195,6 +198,42 @@ def test_slurm_scripts_on_kubernetes_are_refused_not_ignored(tmp_path: Path) -> 
             await house.clusters.create(tenant, wish(type=ClusterType.KUBERNETES, config=scripts))
 
     tell(tmp_path, story)
+
+
+class _TwoImages(NoOrchestrator):
+    async def images(self, type: ClusterType) -> frozenset[str] | None:
+        return frozenset({"nemo", "bare"})
+
+
+class _NotSaidNow(NoOrchestrator):
+    async def images(self, type: ClusterType) -> frozenset[str] | None:
+        return None
+
+
+def test_an_unknown_image_is_refused_with_the_names_there_are() -> None:
+    async def asked(name: str, orchestrator: Orchestrator) -> tuple[str, str] | None:
+        try:
+            await check_image(ClusterType.SLURM, name, orchestrator)
+        except Invalid as refused:
+            return refused.message, refused.hint or ""
+        return None
+
+    async def told() -> None:
+        assert await asked("nemo", _TwoImages()) is None
+        assert await asked("", NoOrchestrator()) is None, "the fleet's own has no name"
+        assert await asked("nowhere", _NotSaidNow()) is None, "whoever makes the nodes will tell"
+        assert await asked("nowhere", _TwoImages()) == ("this fleet has no image 'nowhere'", "one of bare, nemo")
+        refusal = await asked("nowhere", NoOrchestrator())
+        assert refusal is not None
+        assert "none beside the fleet's own" in refusal[1]
+
+    asyncio.run(told())
+
+
+def test_without_a_fleet_the_refusal_says_so() -> None:
+    with pytest.raises(Unsupported) as refused:
+        check_features(ClusterType.SLURM, ClusterConfig(), NoOrchestrator())
+    assert refused.value.hint == "there is none behind this server (--fleet none)"
 
 
 def test_members_look_and_strangers_see_nothing(tmp_path: Path) -> None:

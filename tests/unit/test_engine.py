@@ -68,6 +68,25 @@ def engine_of(store: Store, clock: VirtualClock, reconciler: Recorded, **pace: i
     return Engine(store, clock, SeededEntropy(1), [reconciler], pace=Pace(**pace))
 
 
+def test_what_a_killed_bearer_of_its_name_held_is_taken_up_at_once(tmp_path: Path) -> None:
+    async def story(store: Store, clock: VirtualClock) -> None:
+        async def act(id: str, claim: Claim) -> Outcome:
+            return Gone()
+
+        for id in ("mine", "other"):
+            await store.apply(Batch(Step.ENGINE_ROUND, [Wake("thing", id, clock.now())]))
+        for worker in ("house", "neighbour"):
+            await store.claim(worker=worker, now=clock.now(), lease_ms=30_000, limit=1)
+        reconciler = Recorded(act)
+        engine = Engine(store, clock, SeededEntropy(1), [reconciler], worker="house")
+        await run_for(engine, 5, clock)
+        assert [id for id, _ in reconciler.turns] == ["mine"], "the neighbour may well be alive"
+        await run_for(engine, 30, clock)
+        assert [id for id, _ in reconciler.turns] == ["mine", "other"]
+
+    virtually(tmp_path, story)
+
+
 def test_advance_comes_back_at_once_and_wait_at_its_time(tmp_path: Path) -> None:
     async def story(store: Store, clock: VirtualClock) -> None:
         times: list[int] = []

@@ -68,6 +68,9 @@ class Hands(Protocol):
     async def place(self, files: Sequence[File], generation: int, fence: Fence) -> None:
         """Replace the cluster's directory by exactly these files."""
 
+    async def images(self) -> list[str]:
+        """The names that `NodeWish.rootfs` may have, beside ""."""
+
     async def hold(self, fence: Fence) -> None:
         """Make sure that this token is the newest seen for its owner; `FencedOff` otherwise."""
 

@@ -136,6 +136,10 @@ class Orchestrator(Protocol):
     def features(self, type: ClusterType) -> frozenset[Feature] | None:
         """What it can honour for this type of cluster; None when it cannot make one at all."""
 
+    async def images(self, type: ClusterType) -> frozenset[str] | None:
+        """The root file systems that a cluster of this type may have by name, beside the fleet's own; None when any
+        name will do, or when it cannot be said now."""
+
     def render(self, target: Target) -> Rendered: ...
 
     async def converge(self, target: Target, fence: Fence) -> Progress:

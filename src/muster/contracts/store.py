@@ -194,6 +194,10 @@ class Store(Protocol):
         """Let go; due again at `due_at` (None = the work is over and its row goes, unless woken meanwhile).
         `failed` counts an attempt, otherwise attempts start at 0 again. Of a lost claim: nothing happens."""
 
+    async def disown(self, worker: str) -> int:
+        """Let go of all that this worker holds, because it is known to have ended; how much that was. Each piece is
+        due as it was when it was taken: whoever claims it next has a greater token."""
+
     async def next_due(self) -> Instant | None:
         """When the earliest unclaimed work is due, or a claim expires."""
 

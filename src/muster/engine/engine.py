@@ -1,8 +1,9 @@
 """The engine: claims due work, runs one reconcile, applies its outcome, lets go. Knows no noun.
 
 *Laws.* One claim, one reconcile. A claim is renewed while its reconcile runs and its token fences everything done
-under it. Whatever a reconciler raises is told and tried again later with growing pauses; nothing is dropped. Wake-ups
-are a courtesy: a periodic full pass assumes that every one of them was lost.
+under it; what an engine that is known to have ended still holds is taken up at once. Whatever a reconciler raises is
+told and tried again later with growing pauses; nothing is dropped. Wake-ups are a courtesy: a periodic full pass
+assumes that every one of them was lost.
 """
 
 from __future__ import annotations
@@ -55,14 +56,17 @@ class Engine:
         chores: Sequence[Callable[[], Awaitable[None]]] = (),
         ticks: Ticks = lambda: 0.0,
         traffic: Callable[[], int] = lambda: 0,
+        worker: str = "",
     ) -> None:
+        """`worker`: a name that only one engine at a time may bear, so that what its last bearer held is its own."""
         self._store = store
         self._clock = clock
         self._entropy = entropy
         self._reconcilers = {reconciler.kind: reconciler for reconciler in reconcilers}
         self._pace = pace
         self._chores = chores
-        self.worker = f"engine-{entropy.uuid()}"
+        self.worker = worker or f"engine-{entropy.uuid()}"
+        self._inherits = bool(worker)
         self._nudged = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
         self._effort = Effort(ticks)
@@ -85,6 +89,8 @@ class Engine:
         """Work until told to stop; then let the running reconciles finish."""
         next_pass = self._clock.now()
         stopping = asyncio.ensure_future(stop.wait())
+        if self._inherits:
+            await self._guarded(self._inherit)
         try:
             while not stop.is_set():
                 if self._clock.now() >= next_pass:
@@ -95,6 +101,12 @@ class Engine:
         finally:
             stopping.cancel()
             await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def _inherit(self) -> None:
+        """Whoever bore our name was killed: its work waits for no expiry."""
+        left = await self._store.disown(self.worker)
+        if left:
+            log.info("work that was left in the middle is taken up again: %d", left)
 
     async def full_pass(self) -> None:
         """Make everything due, as if every wake-up had been lost, and do the house's chores."""

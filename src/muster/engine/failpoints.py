@@ -9,23 +9,23 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from muster.contracts.orchestrator import Orchestrator, Progress, Target, Tested
 from muster.contracts.steps import Failpoints, Step
 from muster.contracts.store import Batch, Store
 from muster.contracts.substrate import Fence, Substrate, Wish
 
+DOORS: Final = frozenset(f"{step}:{side}" for step in Step for side in ("before", "after"))
+
 
 class DieAt:
-    """Ends this process, as kill -9 would, at one door: `cluster.accept:after`."""
+    """Ends this process, as kill -9 would, at the first of these doors: `cluster.accept:after,nodes.free:before`."""
 
-    def __init__(self, door: str) -> None:
-        name, _, side = door.partition(":")
-        self._step = Step(name)
-        if side not in ("before", "after"):
-            raise ValueError(f"a failpoint is STEP:before or STEP:after, not {door!r}")
-        self._side = side
+    def __init__(self, doors: str) -> None:
+        self._doors = frozenset(doors.split(","))
+        if not self._doors <= DOORS:
+            raise ValueError(f"a failpoint is STEP:before or STEP:after, not {min(self._doors - DOORS)!r}")
 
     async def before(self, step: Step) -> None:
         self._die(step, "before")
@@ -34,7 +34,9 @@ class DieAt:
         self._die(step, "after")
 
     def _die(self, step: Step, side: str) -> None:
-        if step is self._step and side == self._side:
+        door = f"{step}:{side}"
+        if door in self._doors:
+            os.write(2, f"killed at {door}\n".encode())
             os.kill(os.getpid(), signal.SIGKILL)
 
 

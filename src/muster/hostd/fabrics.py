@@ -93,7 +93,9 @@ class Fabrics:
             raise FencedOff(f"files of generation {generation} are older than {record.generation}")
         root = self._shop.state.directory("fabric", record.wish.key) / "cluster"
         image = next((node.wish.rootfs for node in self._shop.nodes.values() if node.owner == owner), "")
+        self._shop.state.step()
         _place(root, files, self._shop.users_in(image))
+        self._shop.state.step()
         if generation != record.generation:
             self._shop.put_fabric(replace(record, generation=generation))
 

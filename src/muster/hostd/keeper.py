@@ -105,6 +105,9 @@ class Keeper:
         found += [Owned(key, "node", record.owner) for key, record in self._shop.nodes.items()]
         return found + self._strays()
 
+    def images(self) -> list[str]:
+        return self._shop.images()
+
     def has_nodes(self) -> bool:
         return any(each.kind != "volume" for each in self.owned())
 

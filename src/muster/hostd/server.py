@@ -170,6 +170,8 @@ class Conversation:
                 return keeper.ensure_absent(verb.keys, verb.fence)
             case wire.ListOwned():
                 return keeper.owned()
+            case wire.ListImages():
+                return keeper.images()
             case wire.Run():
                 return await keeper.run(verb)
             case wire.Place():

@@ -71,11 +71,14 @@ class Shop:
         """The root file system of that name; "" is the nodes' own."""
         if not name:
             return self._rootfs
-        found = self._images / name if _IMAGE.fullmatch(name) else None
-        if found is None or not (found / "etc/passwd").is_file():
-            known = ", ".join(sorted(path.name for path in self._images.glob("*") if path.is_dir())) or "none"
-            raise Never(f"this server has no image {name[:100]!r} (it has: {known})")
-        return found
+        if name not in self.images():
+            raise Never(f"this server has no image {name[:100]!r} (it has: {', '.join(self.images()) or 'none'})")
+        return self._images / name
+
+    def images(self) -> list[str]:
+        """Every other root file system, by its name; read anew each time, for an operator adds them as they come."""
+        found = (path for path in self._images.glob("*") if _IMAGE.fullmatch(path.name))
+        return sorted(path.name for path in found if (path / "etc/passwd").is_file())
 
     def users_in(self, name: str) -> dict[str, tuple[int, int]]:
         """Who has which uid and gid there: another image may count differently."""

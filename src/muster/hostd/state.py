@@ -76,7 +76,7 @@ class State:
     ) -> None:
         """`durable_step` is called around everything that stays: where the crash tests die."""
         self.root = root
-        self._step = durable_step
+        self.step = durable_step
         self.home_id = home_id
         self._ranges = ranges
         for name in ("fabrics", "nodes", "volumes", "fences"):
@@ -89,9 +89,9 @@ class State:
     def save(self, kind: str, record: R) -> R:
         directory = self.directory(kind, record.wish.key)
         directory.mkdir(mode=0o700, exist_ok=True)
-        self._step()
+        self.step()
         _replace(directory / "record.json", msgspec.json.encode(record))
-        self._step()
+        self.step()
         return record
 
     def load(self, kind: str, model: type[R]) -> dict[str, R]:
@@ -102,9 +102,9 @@ class State:
 
     def forget(self, kind: str, key: str) -> None:
         directory = self.directory(kind, key)
-        self._step()
+        self.step()
         (directory / "record.json").unlink(missing_ok=True)
-        self._step()
+        self.step()
         shutil.rmtree(directory, ignore_errors=True)
 
     def fence(self, owner: str, token: int) -> None:
@@ -114,12 +114,16 @@ class State:
         if token < seen:
             raise FencedOff(f"{owner}: token {token} is older than {seen}")
         if token > seen:
+            self.step()
             _replace(path, str(token).encode())
+            self.step()
 
     def take_range(self, fabric: str) -> int:
         mark = f"{self.home_id} {fabric}"
+        self.step()
         for slot in range(_RANGES):
             if not _claimed_by_machine(slot) and self._claim(slot, mark):
+                self.step()
                 return slot
         raise NoneLeft("every uid range of this machine is in use")
 

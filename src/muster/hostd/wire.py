@@ -44,6 +44,10 @@ class ListOwned(_Verb, frozen=True, kw_only=True, tag="owned"):
     pass
 
 
+class ListImages(_Verb, frozen=True, kw_only=True, tag="images"):
+    """The root file systems that a node may have by name."""
+
+
 class Run(_Verb, frozen=True, kw_only=True, tag="run"):
     node: str
     argv: tuple[str, ...]
@@ -89,7 +93,19 @@ class Link(_Verb, frozen=True, kw_only=True, tag="link"):
 
 
 Verb: TypeAlias = (
-    Hello | Ensure | Observe | EnsureAbsent | ListOwned | Run | Place | Connect | Hold | KnockAt | Watch | Link
+    Hello
+    | Ensure
+    | Observe
+    | EnsureAbsent
+    | ListOwned
+    | ListImages
+    | Run
+    | Place
+    | Connect
+    | Hold
+    | KnockAt
+    | Watch
+    | Link
 )
 
 

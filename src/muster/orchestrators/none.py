@@ -22,6 +22,9 @@ class NoOrchestrator:
     def features(self, type: ClusterType) -> frozenset[Feature] | None:
         return None
 
+    async def images(self, type: ClusterType) -> frozenset[str] | None:
+        return frozenset()
+
     def render(self, target: Target) -> Rendered:
         return Rendered(digest="", files={})
 

@@ -222,3 +222,6 @@ class PostgresStore:
             return
         # Woken meanwhile: its due_at is already in the past, for it was due when it was claimed. That stays.
         await self._execute(_LET_GO, *key, failed, claim.wakes, due_at)
+
+    async def disown(self, worker: str) -> int:
+        return await self._execute("UPDATE work SET worker = NULL, ready_at = due_at WHERE worker = $1", worker)

@@ -177,3 +177,6 @@ class SqliteStore:
 
     async def release(self, claim: Claim, *, due_at: Instant | None, failed: bool) -> None:
         await self._writer.submit(lambda: self._applier.release(claim, due_at, failed))
+
+    async def disown(self, worker: str) -> int:
+        return int(await self._writer.submit(lambda: self._applier.disown(worker)))

@@ -249,6 +249,10 @@ class Applier:
         )
         self._cursor.execute(let_go, (failed, claim.wakes, due_at, claim.wakes, due_at, *key))
 
+    def disown(self, worker: str) -> int:
+        disown = "UPDATE work SET worker = NULL, ready_at = due_at WHERE worker = ?"
+        return self._cursor.execute(disown, (worker,)).rowcount
+
     def prune_events(self, before: Instant, limit: int) -> int:
         # Looking only at the first `limit` rows keeps this cheap without an index on time: the log is in time order.
         prune = "DELETE FROM event WHERE at < ? AND seq IN (SELECT seq FROM event ORDER BY seq LIMIT ?)"

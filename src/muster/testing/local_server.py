@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from muster.hostd.traces import hostds
+from muster.sdk.client import Client
 from muster.testing.local import PATIENCE_SECONDS, cache
 
 MUSTER = [sys.executable, "-m", "muster.cli.main"]
@@ -28,6 +31,7 @@ class LocalServer:
             "XDG_CONFIG_HOME": str(directory / "config"),
         }
         self._process: subprocess.Popen[bytes] | None = None
+        self._born_at = 0
         self.lives = 0
 
     @property
@@ -43,20 +47,41 @@ class LocalServer:
     def home_id(self) -> str:
         return (self.home / "hostd" / "home-id").read_text().strip()
 
-    def up(self, *, failpoint: str = "") -> None:
+    def up(self) -> None:
+        assert self.rise(), self._log.read_text()
+
+    def rise(self, failpoints: Iterable[str] = ()) -> bool:
+        """Until it answers; False when it died on the way there, as it may with a failpoint."""
         self.lives += 1
         command = [*MUSTER, "up", "--fleet", "local", "--port", "0", "--hosts", str(self._hosts)]
-        command += ["--failpoint", failpoint] if failpoint else []
+        doors = ",".join(sorted(failpoints))
+        command += ["--failpoint", doors] if doors else []
+        self._born_at = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         for _ in range(int(PATIENCE_SECONDS / 0.05)):
             if self._announced():
-                return
-            assert not self.died, self._log.read_text()
+                return True
+            if self.died:
+                return False
             time.sleep(0.05)
         raise AssertionError(self._log.read_text())
+
+    def killed_at(self) -> str:
+        """The failpoint at which this life ended. Whoever asks has seen it go silent."""
+        assert self._process is not None
+        self._process.wait(PATIENCE_SECONDS)
+        said = self._log.read_bytes()[self._born_at :].decode(errors="replace")
+        found: list[str] = re.findall(r"^killed at (\S+)$", said, re.MULTILINE)
+        assert found, f"it ended by itself: {said[-3000:]}"
+        return found[-1]
+
+    def client(self) -> Client:
+        """Of this life: the next one has another port."""
+        url = json.loads((self.home / "run" / "server.json").read_bytes())["url"]
+        return Client(url, (self.home / "tenant.key").read_text().strip(), pause=lambda _: time.sleep(0.02))
 
     def _announced(self) -> bool:
         path = self.home / "run" / "server.json"
@@ -76,16 +101,6 @@ class LocalServer:
         done = self.call(*words, seconds=seconds)
         assert done.returncode == 0, f"{words}: {done.stdout} {done.stderr}"
         return done.stdout
-
-    def despite_death(self, *words: str) -> str:
-        """The command again for as long as the server died under it."""
-        while True:
-            done = self.call(*words)
-            if done.returncode == 0:
-                return done.stdout
-            time.sleep(0.1)
-            assert self.died, f"{words}: {done.stdout} {done.stderr} {self._log.read_text()[-1000:]}"
-            self.up()
 
     def down(self) -> None:
         """Everything ended, the server stopped, and hostd with it."""

@@ -123,6 +123,8 @@ class OrchestratorSuite:
         features = rig.orchestrator.features(rig.type)
         assert features is not None
         assert features <= frozenset(Feature)
+        images = await rig.orchestrator.images(rig.type)
+        assert images is None or all(images), "an image has a name; the fleet's own has none"
 
     @law()
     async def test_render_is_pure(self, rig: OrchestratorRig) -> None:

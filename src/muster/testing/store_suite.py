@@ -577,6 +577,23 @@ class StoreSuite:
 
         self.tell(opened, story)
 
+    def test_what_an_ended_worker_held_is_due_at_once_and_its_late_word_refused(self, opened: Open) -> None:
+        async def story(store: Store) -> None:
+            for id in ("mine", "other"):
+                await store.apply(batch(Wake("cluster", id, 10)))
+            [ended] = await store.claim(worker="w", now=10, lease_ms=100, limit=1)
+            [other] = await store.claim(worker="v", now=10, lease_ms=100, limit=1)
+            assert await store.disown("w") == 1
+            assert await store.disown("w") == 0
+            [heir] = await store.claim(worker="w", now=11, lease_ms=100, limit=9)
+            assert (heir.id, heir.attempts) == (ended.id, 0)
+            assert heir.token > ended.token
+            await refused(store, FenceLost, Insert(cluster("c1")), fence=ended)
+            await store.apply(batch(Insert(cluster("c1")), fence=heir))
+            assert await store.renew(other, 300), "who lives on keeps what it holds"
+
+        self.tell(opened, story)
+
     def test_tokens_grow_even_when_the_row_went_and_came_back(self, opened: Open) -> None:
         async def story(store: Store) -> None:
             tokens = []

@@ -91,12 +91,22 @@ def check_features(type: ClusterType, config: ClusterConfig, orchestrator: Orche
     """What this fleet cannot honour is refused, never accepted and ignored."""
     able = orchestrator.features(type)
     if able is None:
-        raise Unsupported(
-            f"this fleet makes no {type} clusters", field="type", hint=f"its orchestrator is {orchestrator.name}"
-        )
+        behind = f"its orchestrator is {orchestrator.name}"
+        hint = "there is none behind this server (--fleet none)" if orchestrator.name == "none" else behind
+        raise Unsupported(f"this fleet makes no {type} clusters", field="type", hint=hint)
     for feature, field in wished_features(config):
         if feature not in able:
             raise Unsupported(f"this fleet cannot honour {field} on a {type} cluster", field=field)
+
+
+async def check_image(type: ClusterType, name: str, orchestrator: Orchestrator) -> None:
+    """A root file system by its name: one that the fleet has."""
+    known = await orchestrator.images(type) if name else None
+    if known is not None and name not in known:
+        names = (
+            f"one of {', '.join(sorted(known))}" if known else "there are none beside the fleet's own: say nothing"
+        )
+        raise Invalid(f"this fleet has no image {name[:100]!r}", field="config.slurm_image", hint=names)
 
 
 def wished_features(config: ClusterConfig) -> Iterable[tuple[Feature, str]]:

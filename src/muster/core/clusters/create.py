@@ -143,6 +143,7 @@ class Creates:
             if first is not None:
                 return first
             drawn, wish = await self._windows.accepted(project, command)
+        await admission.check_image(command.type, command.config.slurm_image, self._orchestrator)
         if command.config.oidc is not None and self._issuers is not None:
             await self._issuers.check(command.config.oidc)
         region = await self._choose_region(wish, shape, catalog)

@@ -152,7 +152,8 @@ def _workers(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
     late = [node for node in snapshot.nodes if node.phase in (NodePhase.PENDING, NodePhase.BOOTING)]
     if late:
         return WaitFor(_so_far("nodes", snapshot.nodes, late), _look_again(sight, _ids(late), now))
-    return Move(Phase.DRIVERS, f"{len(snapshot.view.workers())} workers are up")
+    count = len(snapshot.view.workers())
+    return Move(Phase.DRIVERS, f"{count} workers are up" if count != 1 else "its worker is up")
 
 
 def _drivers(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:

@@ -165,6 +165,8 @@ class ClusterService(Views):
         if command.config is not None:
             admission.check_config(command.config)
             admission.check_features(cluster.spec.type, command.config, self._orchestrator)
+            if command.config.slurm_image != cluster.spec.config.slurm_image:
+                await admission.check_image(cluster.spec.type, command.config.slurm_image, self._orchestrator)
         changes: dict[str, Any] = {
             "workers": workers,
             "leave_first": command.leave_first,

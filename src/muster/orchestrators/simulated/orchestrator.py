@@ -47,6 +47,9 @@ class SimulatedOrchestrator:
     def features(self, type: ClusterType) -> frozenset[Feature] | None:
         return _FEATURES.get(type)
 
+    async def images(self, type: ClusterType) -> frozenset[str] | None:
+        return None  # nothing is booted from them
+
     def render(self, target: Target) -> Rendered:
         return render(target)
 

@@ -1,7 +1,7 @@
 """To pass muster: what every node must show before the cluster serves.
 
-Leans on hands. Laws: every result names its node and what was seen; a test that could not be run has failed; what
-cannot be tested without real GPUs is reported, and said to be simulated.
+Leans on hands. Laws: every result names its node and what was seen; a test that could not be run has failed; a node
+is not blamed for another's fault; what cannot be tested without real GPUs is reported, and said to be simulated.
 """
 
 from __future__ import annotations
@@ -60,31 +60,39 @@ async def _in_a_job(
 ) -> list[CheckResult]:
     """One job over all nodes with all their GPUs; what each says becomes its results."""
     probe = f"/home/{USER}/.acceptance-{re.sub(r'[^A-Za-z0-9.-]', '-', run)}"
-    ran = await _srun(hands, door, workers, probe, run)
-    said = _said(ran.out)
+    # written on the login, read on every node: the shared home is shared
+    await hands.run(door.node_id, ["tee", probe], user=USER, stdin=run)
+    looks = await _looks(hands, door, workers, probe)
     await hands.run(door.node_id, ["rm", "-f", probe], user=USER)
-    results = []
-    for worker in workers:
-        seen = said.get(worker.name)
-        checks = _checks(target, worker, seen, run, ran)
-        results += [
-            CheckResult(test=test, node_id=worker.node_id, passed=passed, detail=detail)
-            for test, (passed, detail) in checks.items()
-            if test in wanted
-        ]
-    return results
+    return [
+        CheckResult(test=test, node_id=worker.node_id, passed=passed, detail=detail)
+        for worker, ran in zip(workers, looks, strict=True)
+        for test, (passed, detail) in _checks(target, worker, _said(ran.out).get(worker.name), run, ran).items()
+        if test in wanted
+    ]
 
 
-async def _srun(hands: Hands, door: Member, workers: Sequence[Member], probe: str, run: str) -> Ran:
+async def _looks(hands: Hands, door: Member, workers: Sequence[Member], probe: str) -> list[Ran]:
+    """What was seen of each worker. One bad node holds up a job over all of them: then each is asked alone, and
+    only if nobody is found that way do they all stand for what they cannot do together."""
+    together = await _srun(hands, door, workers, probe, seconds=30)
+    if len(_said(together.out)) == len(workers) or len(workers) == 1:
+        return [together] * len(workers)
+    alone = await asyncio.gather(*(_srun(hands, door, [worker], probe, seconds=10) for worker in workers))
+    everybody = all(worker.name in _said(ran.out) for worker, ran in zip(workers, alone, strict=True))
+    return [together] * len(workers) if everybody else list(alone)
+
+
+async def _srun(hands: Hands, door: Member, workers: Sequence[Member], probe: str, *, seconds: int) -> Ran:
+    """`seconds` is how long it may wait for its nodes."""
     gpus = workers[0].gpus
     names = ",".join(worker.name for worker in workers)
-    command = ["srun", f"--nodes={len(workers)}", f"--nodelist={names}", "--ntasks-per-node=1", "--immediate=30"]
-    command += ["--job-name=acceptance", "--mem=0"]
+    # ended from inside when it hangs: an answer that never comes would be nobody's fault, and asked for again
+    command = ["timeout", "--kill-after=5", "45", "srun", f"--immediate={seconds}", "--job-name=acceptance"]
+    command += ["--mem=0", f"--nodes={len(workers)}", f"--nodelist={names}", "--ntasks-per-node=1"]
     if gpus:
         command.append(f"--gpus-per-node={gpus}")
     command += ["sh", "-c", _LOOK.format(probe=probe)]
-    # written on the login, read on every node: the shared home is shared
-    await hands.run(door.node_id, ["tee", probe], user=USER, stdin=run)
     return await hands.run(door.node_id, command, user=USER, seconds=60)
 
 

@@ -58,6 +58,12 @@ class SlurmOrchestrator:
         """Call `wake(cluster_id)` when a daemon of a cluster stops or starts answering."""
         self._probes.start(wake)
 
+    async def images(self, type: ClusterType) -> frozenset[str] | None:
+        try:
+            return frozenset(await self._hands.images())
+        except DriverError:
+            return None  # whoever makes the nodes will tell
+
     def render(self, target: Target) -> Rendered:
         files = files_of(target, self._secret)
         # secrets count for the digest and are shown to nobody

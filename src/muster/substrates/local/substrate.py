@@ -92,6 +92,9 @@ class LocalSubstrate:
     async def place(self, files: Sequence[File], generation: int, fence: Fence) -> None:
         await self._hostd.call(wire.Place(files=tuple(files), generation=generation, fence=fence))
 
+    async def images(self) -> list[str]:
+        return msgspec.convert(await self._hostd.call(wire.ListImages()), list[str])
+
     async def hold(self, fence: Fence) -> None:
         await self._hostd.call(wire.Hold(fence=fence))
 
