@@ -34,6 +34,7 @@ from muster.contracts.store import Find, Store
 from muster.contracts.substrate import Substrate
 from muster.core.access.pool import Pools, loopback_pools, no_pools, simulated_pools
 from muster.core.billing.plan import Terms
+from muster.core.clusters.autoscale import Scaling
 from muster.core.house import FleetFacts, House, build_house, reconcilers_of
 from muster.core.retention import Retention
 from muster.dialects.native.routes import Native
@@ -47,7 +48,7 @@ from muster.engine.wakeups import Wakeups
 from muster.errors import MusterError
 from muster.fleet_choice import settle_fleet
 from muster.homestead import AlreadyRunning, forget_info, held, keep, kept, make_home, write_info
-from muster.model.base import HOUR
+from muster.model.base import HOUR, SECOND
 from muster.model.catalog import Region
 from muster.model.clusters import Cluster
 from muster.model.hosts import Host
@@ -217,6 +218,7 @@ async def assemble(settings: Settings, closing: AsyncExitStack) -> Running:
         archive=None if fleet.workshop is None else DirectoryArchive(settings.home / "jobs"),
         objects=None if gateway is None else gateway.store,
         terms=Terms(settings.unfunded_grace_hours * HOUR, settings.credit_warning_hours * HOUR),
+        scaling=_scaling(settings),
     )
     closing.push_async_callback(house.accounts.close)
     if settings.answers:
@@ -230,6 +232,12 @@ async def assemble(settings: Settings, closing: AsyncExitStack) -> Running:
     engines.append(engine)
     beside = (_fleet_reader(house), *_announcements(house, fleet), *((gateway.run,) if gateway is not None else ()))
     return Running(house, engine, app, watch, beside)
+
+
+def _scaling(settings: Settings) -> Scaling:
+    """Queues are looked at every quarter of a minute, or as often as they may change something."""
+    idle, cool_down = settings.autoscale_idle_seconds * SECOND, settings.autoscale_cool_down_seconds * SECOND
+    return Scaling(idle, cool_down, min(Scaling().look_ms, idle, cool_down))
 
 
 def _fleet_reader(house: House) -> Callable[[asyncio.Event], Awaitable[None]]:

@@ -164,6 +164,15 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     _number("engine_share", "10", "percent", 1, 100, "Of the process's time the engine may take while calls wait."),
     _number("unfunded_grace_hours", "72", "hours", 0, 87_600, "How long what cannot be paid for is kept, stopped."),
     _number("credit_warning_hours", "24", "hours", 0, 87_600, "An account is told when its credit lasts no longer."),
+    _number(
+        "autoscale_idle_seconds",
+        "600",
+        "seconds",
+        1,
+        604_800,
+        "How long a grown worker may be idle.",
+    ),
+    _number("autoscale_cool_down_seconds", "60", "seconds", 1, 86_400, "Between two changes of size by the queue."),
     _number("event_retention_days", "90", "days", 1, 36_500, "How long the event log is kept."),
     Setting(
         "object_storage",
@@ -215,6 +224,8 @@ class Settings:
     engine_share: int
     unfunded_grace_hours: int
     credit_warning_hours: int
+    autoscale_idle_seconds: int
+    autoscale_cool_down_seconds: int
     event_retention_days: int
     object_storage: str
     failpoint: str | None

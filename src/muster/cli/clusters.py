@@ -16,6 +16,11 @@ def size(cluster: Thing) -> str:
     return f"{cluster['gpus']} × {cluster['gpu_type']}"
 
 
+def autoscale(cluster: Thing) -> str:
+    said = cluster.get("autoscale")
+    return f"{said['gpus']} of at most {said['max_gpus']} GPUs" if said else ""
+
+
 CLUSTER = Shown(
     "cluster",
     lambda client: client.clusters,
@@ -38,6 +43,7 @@ CLUSTER = Shown(
         ("TYPE", "type"),
         ("GPUS", size),
         ("WORKERS", "workers"),
+        ("AUTOSCALE", autoscale),
         ("INSTANCE TYPE", "instance_type"),
         ("REGION", "region"),
         ("IMAGE", "image_id"),
@@ -153,6 +159,7 @@ def done(session: Session, changed: Thing, wait: bool, timeout: float) -> None:
 @cluster.command("update", cls=Verb)
 @click.argument("name_or_id")
 @click.option("--gpus", type=click.IntRange(1), help="The new total.")
+@click.option("--autoscale-max", type=click.IntRange(0), help="GPUs it may grow to by itself; 0 = none but its own.")
 @click.option("--failover/--no-failover", default=None, help="Replace dead workers without asking.")
 @click.option("--protect/--no-protect", "deletion_protection", default=None, help="Refuse deletion.")
 @click.option("--image", "image_id", help="Another image.")
@@ -165,6 +172,7 @@ def update(
     session: Session,
     name_or_id: str,
     gpus: int | None,
+    autoscale_max: int | None,
     failover: bool | None,
     deletion_protection: bool | None,
     image_id: str | None,
@@ -179,6 +187,7 @@ def update(
         found["id"],
         if_version=if_version,
         gpus=gpus,
+        autoscale=None if autoscale_max is None else {"max_gpus": autoscale_max},
         failover=failover,
         deletion_protection=deletion_protection,
         image_id=image_id,

@@ -53,6 +53,9 @@ def body_from(file: str | None) -> Thing:
 @click.option(
     "--gpus-per-node", type=click.IntRange(1), help="1, 2, 4 or 8; fewer than 8 share a host.  [default: 8]"
 )
+@click.option(
+    "--autoscale-max", type=click.IntRange(1), help="GPUs it may grow to by itself while jobs wait for them."
+)
 @click.option("--region", help="Where; the one with most room when not given.")
 @click.option("--image", "image_id", help="The newest of the region when not given.")
 @click.option(
@@ -93,6 +96,7 @@ def body(session: Session, name: str, flags: dict[str, Any]) -> Thing:
         "gpus": flags["gpus"],
         "gpu_type": flags["gpu_type"],
         "gpus_per_node": flags["gpus_per_node"],
+        "autoscale": {"max_gpus": flags["autoscale_max"]} if flags["autoscale_max"] else None,
         "region": flags["region"],
         "image_id": flags["image_id"],
         "ends_at": flags["ends_at"],

@@ -31,6 +31,7 @@ class Step(StrEnum):
     NODES_INTEND = "nodes.intend"
     NODES_RECORD = "nodes.record"
     NODES_FREE = "nodes.free"
+    CLUSTER_SCALE = "cluster.scale"
     CLUSTER_GONE = "cluster.gone"
     # capacity in time
     CALENDAR_WRITE = "calendar.write"

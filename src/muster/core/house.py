@@ -28,6 +28,7 @@ from muster.core.capacity.reconcile import ReservationReconciler
 from muster.core.capacity.reservations import Reservations
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
+from muster.core.clusters.autoscale import Scaling
 from muster.core.clusters.reconcile import ClusterReconciler
 from muster.core.clusters.requests import RequestReader
 from muster.core.clusters.service import ClusterService
@@ -71,6 +72,7 @@ class House:
     objects: ObjectService
     billing: BillingService
     terms: Terms
+    scaling: Scaling
     events: EventReader
     faults: FaultDesk | None  # for the wire's own faults; who asks for one goes through `trouble`
     trouble: FaultService
@@ -88,6 +90,7 @@ def build_house(
     pools: Pools,
     issuers: IssuerCheck | None = None,
     terms: Terms = Terms(),
+    scaling: Scaling = Scaling(),
     archive: Archive | None = None,
     objects: ObjectStore | None = None,
 ) -> House:
@@ -115,6 +118,7 @@ def build_house(
         objects=ObjectService(store, clock, entropy, objects),
         billing=BillingService(store, clock, entropy),
         terms=terms,
+        scaling=scaling,
         events=EventReader(store),
         faults=faults,
         trouble=FaultService(store, clock, faults),
@@ -130,7 +134,15 @@ def reconcilers_of(
         *_jobs(house, workshop),
         VolumeReconciler(house.store, house.clock, substrate),
         ClusterReconciler(
-            house.store, house.clock, house.entropy, house.catalog, house.capacity, substrate, orchestrator
+            house.store,
+            house.clock,
+            house.entropy,
+            house.catalog,
+            house.capacity,
+            substrate,
+            orchestrator,
+            HousePurse(house.store, house.clock),
+            house.scaling,
         ),
         HealthReconciler(house.store, house.clock, house.entropy),
         BillingReconciler(house.store, house.clock, house.entropy, house.terms),

@@ -164,7 +164,7 @@ class ClusterSpec(Part, frozen=True, kw_only=True):
 
 
 class Condition(Part, frozen=True, kw_only=True):
-    """A state beside the phase that may heal: Resizing, NodesMissing, ConfigRefused, Stuck."""
+    """A state beside the phase that may heal: Updating, NodesMissing, GrowthWaits, Stuck."""
 
     type: str
     since: Instant
@@ -210,6 +210,8 @@ class ClusterStatus(Part, frozen=True, kw_only=True):
     rules_digest: str = ""  # of the packet rules last applied
     tests: tuple[CheckResult, ...] = ()
     access: AccessFacts = AccessFacts()
+    scaled_at: Instant | None = None  # when it last grew or shrank by its queue
+    growth_waits: str = ""  # why it does not grow, although its queue asks for it
 
 
 class Cluster(Noun, frozen=True, kw_only=True):

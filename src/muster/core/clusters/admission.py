@@ -12,10 +12,10 @@ from typing import Final
 from muster.contracts.orchestrator import Feature, Orchestrator
 from muster.core.accounts.names import clean_name
 from muster.core.catalog.snapshot import Catalog
-from muster.core.clusters.commands import CreateCluster, MountWish
+from muster.core.clusters.commands import AutoscaleWish, CreateCluster, MountWish
 from muster.errors import Invalid, Unsupported
 from muster.model.catalog import Image, InstanceType
-from muster.model.clusters import ClusterConfig, ClusterType, Scripts
+from muster.model.clusters import Autoscale, ClusterConfig, ClusterType, Scripts
 
 WORKERS_MAX = 4096
 SHM_GIB_MAX = 4096
@@ -66,6 +66,23 @@ def check_gpus(gpus: int, shape: InstanceType) -> int:
     if workers > WORKERS_MAX:
         raise Invalid(f"a cluster has at most {WORKERS_MAX} workers", field="gpus")
     return workers
+
+
+def check_autoscale(
+    wish: AutoscaleWish | None, shape: InstanceType, workers: int, type: ClusterType, orchestrator: Orchestrator
+) -> Autoscale | None:
+    """How far a cluster of so many workers may grow by itself."""
+    if wish is None or wish.max_gpus == 0:
+        return None
+    if Feature.AUTOSCALE not in (orchestrator.features(type) or ()):
+        raise Unsupported(f"this fleet cannot let a {type} cluster grow by itself", field="autoscale")
+    if wish.max_gpus % shape.gpus or not workers <= wish.max_gpus // shape.gpus <= WORKERS_MAX:
+        raise Invalid(
+            f"autoscale.max_gpus must be a multiple of {shape.gpus}, at least {workers * shape.gpus} "
+            f"and at most {WORKERS_MAX * shape.gpus}",
+            field="autoscale.max_gpus",
+        )
+    return Autoscale(max_workers=wish.max_gpus // shape.gpus)
 
 
 def choose_image(command: CreateCluster, region: str, catalog: Catalog) -> Image:

@@ -24,6 +24,12 @@ class MountWish(Part, frozen=True, kw_only=True):
     read_only: bool = False
 
 
+class AutoscaleWish(Part, frozen=True, kw_only=True):
+    """How many GPUs it may come to have by itself, when jobs wait for them; 0 = it stays as it is."""
+
+    max_gpus: int
+
+
 class CreateCluster(Part, frozen=True, kw_only=True):
     """`gpus` is the total; `gpus_per_node` 0 = 8 (whole hosts). `image_id` "" = the newest of the region."""
 
@@ -34,6 +40,7 @@ class CreateCluster(Part, frozen=True, kw_only=True):
     gpus: int
     gpus_per_node: int = 0
     single_node: bool = False
+    autoscale: AutoscaleWish | None = None
     image_id: str = ""
     project_id: str | None = None
     billing: Billing = Billing.ON_DEMAND
@@ -60,6 +67,7 @@ class UpdateCluster(Part, frozen=True, kw_only=True):
 
     name: str | None = None
     gpus: int | None = None
+    autoscale: AutoscaleWish | None = None
     leave_first: tuple[str, ...] | None = None
     force: bool = False
     config: ClusterConfig | None = None

@@ -43,6 +43,8 @@ def with_conditions(cluster: Cluster, now: Instant) -> Cluster:
         holds["Updating"] = "the last change is being made"
     if cluster.phase in SERVING and (notice := ending(cluster, now)):
         holds["Ending"] = notice
+    if cluster.phase in SERVING and cluster.status.growth_waits:
+        holds["GrowthWaits"] = cluster.status.growth_waits
     if cluster.phase is Phase.DEGRADED:
         holds["NodesMissing"] = cluster.because
     if cluster.stuck_since(now) is not None:

@@ -165,6 +165,8 @@ class Creates:
         admission.check_mounts(command.mounts)
         check_term(command, self._clock.now())
         admission.check_features(command.type, command.config, self._orchestrator)
+        if command.single_node and command.autoscale is not None and command.autoscale.max_gpus:
+            raise Invalid("a single node does not grow", field="autoscale")
         if command.single_node and command.gpus_per_node not in (0, command.gpus):
             raise Invalid("a single node holds all its GPUs itself", field="gpus_per_node")
 
@@ -215,6 +217,7 @@ class Creates:
             instance_type=shape.id,
             workers=workers,
             image_id=admission.choose_image(command, region, catalog).id,
+            autoscale=admission.check_autoscale(command.autoscale, shape, workers, command.type, self._orchestrator),
             single_node=command.single_node,
             billing=command.billing,
             reserved_workers=None if command.billing is Billing.ON_DEMAND else workers,

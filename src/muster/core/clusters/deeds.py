@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from muster.contracts.orchestrator import Standing
+from muster.contracts.orchestrator import Queue, Standing
 from muster.contracts.substrate import Seen
 from muster.model.base import Instant
 from muster.model.clusters import Node
@@ -19,6 +19,7 @@ class Sight:
 
     seen: Mapping[str, Seen]
     standing: Mapping[str, Standing] = field(default_factory=dict)
+    queue: Queue | None = None  # of a cluster that may grow by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,23 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
+class Grow:
+    """More workers for what waits in its queue; fewer than `least` would help nobody."""
+
+    workers: int
+    least: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shrink:
+    """These workers were grown for work that is over."""
+
+    node_ids: tuple[str, ...]
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class WaitFor:
     because: str
     until: Instant
@@ -126,6 +144,8 @@ Step: TypeAlias = (
     | Converge
     | RunTests
     | Drain
+    | Grow
+    | Shrink
     | WaitFor
     | Rest
     | Finish

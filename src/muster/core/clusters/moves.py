@@ -15,7 +15,11 @@ from muster.model.phases import NodePhase
 
 def at_rest(cluster: Cluster) -> Cluster:
     return with_status(
-        cluster, waiting_for="", waiting_until=None, observed_generation=cluster.status.converged_generation
+        cluster,
+        waiting_for="",
+        waiting_until=None,
+        growth_waits="",
+        observed_generation=cluster.status.converged_generation,
     )
 
 

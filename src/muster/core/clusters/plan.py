@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from muster.contracts.orchestrator import Standing
 from muster.contracts.substrate import Power, Seen
+from muster.core.clusters.autoscale import Scaling, scale
 from muster.core.clusters.boots import outdated, under_way
 from muster.core.clusters.deeds import (
     Converge,
@@ -47,7 +48,7 @@ REPLACEMENTS_MIN = 3
 """A cluster may replace this many nodes, or as many as it has, before its first start is called a failure."""
 
 
-def plan(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
+def plan(snapshot: Snapshot, sight: Sight, now: Instant, scaling: Scaling = Scaling()) -> Step:
     cluster = snapshot.cluster
     if cluster.phase is Phase.GONE:
         return Finish()
@@ -68,7 +69,7 @@ def plan(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
     if cluster.phase in PROVISIONING:
         return _provision(snapshot, sight, now)
     if cluster.phase in SERVING:
-        return _serve(snapshot, sight, now)
+        return _serve(snapshot, sight, now, scaling)
     begins_at = cluster.spec.begins_at or now
     return TakeSeats(waits_because(cluster.spec)) if now >= begins_at else WaitFor("its window to begin", begins_at)
 
@@ -236,7 +237,7 @@ def _converge(snapshot: Snapshot) -> Step | None:
 # --- steady -----------------------------------------------------------------------------------------------------
 
 
-def _serve(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
+def _serve(snapshot: Snapshot, sight: Sight, now: Instant, scaling: Scaling) -> Step:
     hurt = _hurt(snapshot)
     if hurt is not None:
         return hurt
@@ -246,7 +247,8 @@ def _serve(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
     step = _drain(snapshot, sight, now) or _boot(snapshot, sight, now)
     if step is not None and not isinstance(step, WaitFor):
         return step
-    return _converge_serving(snapshot, sight) or _health(snapshot) or step or _await(snapshot, sight, now)
+    at_hand = _converge_serving(snapshot, sight) or _health(snapshot) or scale(snapshot, sight, now, scaling)
+    return at_hand or step or _await(snapshot, sight, now)
 
 
 def _converge_serving(snapshot: Snapshot, sight: Sight) -> Step | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import msgspec.structs
 
 from muster.contracts.clock import Clock, Entropy
+from muster.contracts.metering import FREE, Purse
 from muster.contracts.orchestrator import Orchestrator
 from muster.contracts.reconciler import Advance, Gone, Outcome, Settled, Wait
 from muster.contracts.steps import Step
@@ -23,9 +24,11 @@ from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
 from muster.core.clusters import deeds
 from muster.core.clusters.access import unbind_addresses
+from muster.core.clusters.autoscale import Scaling
 from muster.core.clusters.boots import booted
 from muster.core.clusters.conditions import announced, with_conditions, with_status
 from muster.core.clusters.deeds import NodeMove, Sight
+from muster.core.clusters.growth import REFUSALS, Growth, shrunk, ungrown, waits_because
 from muster.core.clusters.moves import at_rest, booting, moved, moved_event, node_event
 from muster.core.clusters.nodes import Seat, free_ordinals, seat, seat_ops
 from muster.core.clusters.plan import LOOK_AGAIN, plan
@@ -42,7 +45,7 @@ from muster.model.base import SECOND, Instant, changed
 from muster.model.clusters import Billing, Cluster, Node, NodeRole, Repair
 from muster.model.events import Event
 from muster.model.hosts import Host, Lease
-from muster.model.phases import PROVISIONING, SERVING, NodePhase, Phase
+from muster.model.phases import PROVISIONING, SERVING, STOPPED, NodePhase, Phase
 from muster.model.volumes import Attachment, Volume
 
 STOCK_RETRY = 15 * SECOND
@@ -79,6 +82,8 @@ class ClusterReconciler:
         capacity: Capacity,
         substrate: Substrate,
         orchestrator: Orchestrator,
+        purse: Purse = FREE,
+        scaling: Scaling = Scaling(),
     ) -> None:
         self._store = store
         self._clock = clock
@@ -87,6 +92,8 @@ class ClusterReconciler:
         self._capacity = capacity
         self._substrate = substrate
         self._orchestrator = orchestrator
+        self._scaling = scaling
+        self._growth = Growth(store, entropy, capacity, purse)
         self._windows = Windows(store, clock, entropy, catalog, capacity)
 
     async def everything(self) -> list[str]:
@@ -104,7 +111,7 @@ class ClusterReconciler:
             return await self._sweep_away(id, claim)
         snapshot = await load_snapshot(self._store, await self._catalog.current(), cluster)
         turn = Turn(snapshot, claim, self._clock.now())
-        step = plan(snapshot, await self._look(snapshot), turn.now)
+        step = plan(snapshot, await self._look(snapshot), turn.now, self._scaling)
         try:
             return await self._perform(step, turn)
         except NoneLeft as error:
@@ -119,7 +126,10 @@ class ClusterReconciler:
         seen = await self._substrate.observe(keys)
         if snapshot.cluster.phase not in SERVING:
             return Sight(seen)
-        return Sight(seen, await self._orchestrator.observe(target_of(snapshot.view)))
+        target = target_of(snapshot.view)
+        standing = await self._orchestrator.observe(target)
+        grows = snapshot.cluster.spec.autoscale is not None
+        return Sight(seen, standing, await self._orchestrator.queue(target) if grows else None)
 
     @functools.singledispatchmethod
     async def _perform(self, step: object, turn: Turn) -> Outcome:
@@ -134,6 +144,8 @@ class ClusterReconciler:
             cluster = msgspec.structs.replace(cluster, delete_wished_at=turn.now, live_name=None)
         if step.phase is Phase.READY and cluster.status.first_ready_at is None:
             cluster = with_status(cluster, first_ready_at=turn.now)
+        if step.phase in STOPPED:
+            cluster = ungrown(cluster)
         if step.phase in SERVING:
             access = await self._orchestrator.access(target_of(turn.snapshot.view))
             cluster = with_status(cluster, access=access, observed_generation=cluster.status.converged_generation)
@@ -148,16 +160,58 @@ class ClusterReconciler:
 
     @_perform.register
     async def _(self, step: deeds.WaitFor, turn: Turn) -> Outcome:
-        return await self._wait(turn, step.because, step.until)
+        return await self._wait(turn, step.because, self._look_by(turn, step.until) or step.until)
 
     @_perform.register
     async def _(self, step: deeds.Rest, turn: Turn) -> Outcome:
-        rested = with_conditions(at_rest(turn.cluster), turn.now)
-        if rested != turn.cluster or settle(turn.snapshot.requests, rested, turn.now):
-            events = announced(turn.cluster, rested, turn.now)
-            await self._record(Step.CLUSTER_RECORD, turn, changed(rested, updated_at=turn.now), events=events)
-        due = look_again_at(turn.cluster, turn.now)
-        return Settled() if due is None else Wait("its term", min(due, turn.now + LOOK_AGAIN_TERM))
+        await self._observed(turn, at_rest(turn.cluster))
+        term = look_again_at(turn.cluster, turn.now)
+        due = self._look_by(turn, None if term is None else min(term, turn.now + LOOK_AGAIN_TERM))
+        return Settled() if due is None else Wait("its term, or its queue", due)
+
+    def _look_by(self, turn: Turn, until: Instant | None) -> Instant | None:
+        """Who may grow by itself has its queue looked at, whatever else it waits for."""
+        if turn.cluster.spec.autoscale is None or turn.cluster.phase not in SERVING:
+            return until
+        by = turn.now + self._scaling.look_ms
+        return by if until is None else min(until, by)
+
+    @_perform.register
+    async def _(self, step: deeds.Grow, turn: Turn) -> Outcome:
+        """The wish for more and the seats are one batch; who cannot have them waits and says why."""
+        try:
+            grown = await self._growth.seated(turn.snapshot.view, step, turn.now)
+        except REFUSALS as refusal:
+            return await self._hold_back(turn, waits_because(refusal))
+        try:
+            await self._record(Step.CLUSTER_SCALE, turn, grown.cluster, ops=grown.ops, events=[grown.event])
+        except UniqueViolation:
+            await self._growth.refused(grown)
+        except BaseException:
+            self._growth.give_back(grown)
+            raise
+        return Advance(step.because)
+
+    async def _hold_back(self, turn: Turn, because: str) -> Outcome:
+        """It serves as well as before: whatever else is at rest is told to be."""
+        quiet = all(node.phase in (NodePhase.RUNNING, NodePhase.LOST) for node in turn.snapshot.nodes)
+        cluster = at_rest(turn.cluster) if quiet else turn.cluster
+        await self._observed(turn, with_status(cluster, growth_waits=because))
+        return Wait(because, turn.now + self._scaling.look_ms)
+
+    async def _observed(self, turn: Turn, cluster: Cluster) -> None:
+        """Written only when something of it is new."""
+        seen = with_conditions(cluster, turn.now)
+        if seen != turn.cluster or settle(turn.snapshot.requests, seen, turn.now):
+            events = announced(turn.cluster, seen, turn.now)
+            await self._record(Step.CLUSTER_RECORD, turn, changed(seen, updated_at=turn.now), events=events)
+
+    @_perform.register
+    async def _(self, step: deeds.Shrink, turn: Turn) -> Outcome:
+        living = [node.id for node in turn.snapshot.nodes]
+        cluster, event = shrunk(turn.cluster, living, step, turn.now)
+        await self._record(Step.CLUSTER_SCALE, turn, cluster, events=[event])
+        return Advance(step.because)
 
     # --- effects, each behind an intent that is already written ----------------------------------------------------
 
@@ -299,7 +353,7 @@ class ClusterReconciler:
             words = f"hosts: {error.message}{await self._windows.estimate(turn.cluster, ask.gpus_per_node)}"
             return await self._wait(turn, words, turn.now + STOCK_RETRY)
         seats = whole_seats(self._entropy, turn.cluster, turn.snapshot.nodes, placement, step.because, turn.now)
-        cluster = turn.cluster.advance(Phase.NETWORK, because=step.because, at=turn.now)
+        cluster = ungrown(turn.cluster).advance(Phase.NETWORK, because=step.because, at=turn.now)
         events = [moved_event(cluster, turn.now)]
         try:
             ops = [*seat_ops(seats), *self._capacity.guard(placement), *await self._windows.bind_ops(cluster, True)]

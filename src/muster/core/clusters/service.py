@@ -119,7 +119,7 @@ class ClusterService(Views):
         renamed = _renamed(cluster, command.name)
         if spec == cluster.spec and not renamed:
             return cluster
-        growth = max(0, workers - cluster.spec.workers)
+        growth = max(0, spec.own_workers - cluster.spec.own_workers)
         operation = "update" if workers == cluster.spec.workers else "resize"
         if growth:
             return await self._grow(actor, view, spec, growth, note)
@@ -183,7 +183,21 @@ class ClusterService(Views):
         if command.image_id is not None:
             changes["image_id"] = self._image_in(cluster.region, command.image_id, await self._catalog.current())
         spec = msgspec.structs.replace(cluster.spec, **{k: v for k, v in changes.items() if v is not None})
-        return with_boots(cluster.spec, spec), workers
+        return with_boots(cluster.spec, self._autoscaled(view, command, spec)), workers
+
+    def _autoscaled(self, view: ClusterView, command: UpdateCluster, spec: ClusterSpec) -> ClusterSpec:
+        """How far it may grow by itself. What has grown so counts towards a larger wish."""
+        before, shape = view.cluster.spec, view.instance_type
+        if shape is None or (before.autoscale is None and command.autoscale is None):
+            return spec
+        limit = before.autoscale
+        if command.autoscale is not None:
+            limit = admission.check_autoscale(command.autoscale, shape, spec.workers, spec.type, self._orchestrator)
+        if limit is not None and spec.workers > limit.max_workers:
+            words = f"it grows to {limit.max_workers * shape.gpus} GPUs at the most"
+            raise Invalid(words, field="gpus", hint="raise autoscale.max_gpus first")
+        grown = max(0, before.autoscaled_workers - max(0, spec.workers - before.workers)) if limit is not None else 0
+        return msgspec.structs.replace(spec, autoscale=limit, autoscaled_workers=grown)
 
     def _image_in(self, region: str, image_id: str, catalog: Catalog) -> str:
         image = catalog.images.get(image_id)

@@ -105,6 +105,7 @@ def cluster_view(view: ClusterView, simulated: bool) -> views.Cluster:
         **said,
         stuck=False,
         gpus=view.gpus,
+        autoscale=autoscaled(view),
         starts_at=None if spec.starts_at is None else stamp(spec.starts_at),
         ends_at=None if cluster.ends_at is None else stamp(cluster.ends_at),
         ssh_keys=list(spec.ssh_keys),
@@ -122,6 +123,13 @@ def cluster_view(view: ClusterView, simulated: bool) -> views.Cluster:
         simulated=simulated,
         first_ready_at=None if status.first_ready_at is None else stamp(status.first_ready_at),
     )
+
+
+def autoscaled(view: ClusterView) -> views.Autoscaled | None:
+    spec, shape = view.cluster.spec, view.instance_type
+    if spec.autoscale is None or shape is None:
+        return None
+    return views.Autoscaled(max_gpus=spec.autoscale.max_workers * shape.gpus, gpus=spec.own_workers * shape.gpus)
 
 
 def _config(config: ClusterConfig) -> wire.Config:

@@ -253,6 +253,13 @@ class Access(View, frozen=True, kw_only=True):
     simulated: bool
 
 
+class Autoscaled(View, frozen=True, kw_only=True):
+    """How far a cluster may grow by itself, and how many GPUs it is to have now."""
+
+    max_gpus: int
+    gpus: int
+
+
 class Cluster(View, frozen=True, kw_only=True):
     """`stuck`: the present phase has lasted longer than it may. `simulated`: nothing of it is real."""
 
@@ -271,6 +278,7 @@ class Cluster(View, frozen=True, kw_only=True):
     instance_type: str
     workers: int
     gpus: int
+    autoscale: Autoscaled | None
     image_id: str
     billing: Billing
     starts_at: Stamp | None

@@ -221,6 +221,12 @@ class AddressBody(Body, frozen=True, kw_only=True):
     reserved_ip_id: Id
 
 
+class Autoscale(Body, frozen=True, kw_only=True):
+    """The GPUs it may come to have by itself, while jobs wait for them and others are idle; 0 = none but its own."""
+
+    max_gpus: Annotated[int, Meta(ge=0, le=1_000_000)]
+
+
 class NewCluster(Body, frozen=True, kw_only=True):
     """`gpus` is the total. `region` left out is the one with most room; `image_id` left out is its newest."""
 
@@ -231,6 +237,7 @@ class NewCluster(Body, frozen=True, kw_only=True):
     gpus_per_node: Annotated[int, Meta(ge=0, le=64)] = 0
     region: Word = ""
     single_node: bool = False
+    autoscale: Autoscale | None = None
     image_id: Id = ""
     project_id: Id | None = None
     billing: Billing = Billing.ON_DEMAND
@@ -256,6 +263,7 @@ class ClusterChange(Body, frozen=True, kw_only=True):
 
     name: Name | None = None
     gpus: Gpus | None = None
+    autoscale: Autoscale | None = None
     leave_first: tuple[Id, ...] | None = None
     force: bool = False
     config: Config | None = None

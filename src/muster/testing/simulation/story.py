@@ -285,6 +285,18 @@ async def it_grows_and_shrinks(story: Story) -> None:
     await story.cluster_is("ready", 2)
 
 
+async def it_follows_its_queue(story: Story) -> None:
+    """cluster.scale: grown for what waits, shrunk when that is over"""
+    path = f"/clusters/{story.ids['cluster']}"
+    await story.ask("PATCH", path, {"autoscale": {"max_gpus": 24}})
+    load = await story.fault(FaultKind.LOAD, story.ids["cluster"], count=24)
+    await story.cluster_is("ready", 3)
+    await story.stubbornly(lambda image: image.desk.clear(load.id))
+    await story.cluster_is("ready", 2)
+    await story.ask("PATCH", path, {"autoscale": {"max_gpus": 0}})
+    await story.cluster_is("ready", 2)
+
+
 async def the_volume_grows(story: Story) -> None:
     """volume.wish"""
     await story.ask("PATCH", f"/volumes/{story.ids['volume']}", {"size_gib": 200})
@@ -389,6 +401,7 @@ ACTS: Final[tuple[Callable[[Story], Awaitable[None]], ...]] = (
     a_cluster_starts_with_a_bad_host,
     it_is_reconfigured,
     it_grows_and_shrinks,
+    it_follows_its_queue,
     the_volume_grows,
     it_pauses,
     it_resumes,
