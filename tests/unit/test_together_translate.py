@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from muster.contracts.http import Call
 from muster.core.catalog.snapshot import Catalog
-from muster.core.clusters.commands import CreateCluster, MountWish, NewVolume, UpdateCluster
+from muster.core.clusters.commands import AutoscaleWish, CreateCluster, MountWish, NewVolume, UpdateCluster
 from muster.core.clusters.snapshot import ClusterView
 from muster.core.demo import demo_catalog
 from muster.dialects.together import legacy, wire
@@ -198,14 +198,17 @@ def test_what_makes_no_sense_is_refused_by_its_field(more: dict[str, Any], field
     ("more", "field"),
     [
         ({"billing_type": "RESERVED", "duration_days": 3, "num_reserved_gpus": 8}, "num_reserved_gpus"),
-        ({"auto_scale": True, "auto_scale_max_gpus": 32}, "auto_scale"),
-        ({"auto_scaled": True, "auto_scale_max_gpus": 32}, "auto_scale"),
         ({"capacity_pool_id": "p", "num_capacity_pool_gpus": 8}, "capacity_pool_id"),
         ({"num_preemptible_gpus": 8, "project_id": "p"}, "num_preemptible_gpus"),
     ],
 )
 def test_what_this_house_does_not_have_yet_is_refused_and_never_ignored(more: dict[str, Any], field: str) -> None:
     assert refused(Unsupported, **more).field == field
+
+
+@pytest.mark.parametrize("word", ["auto_scale", "auto_scaled"])
+def test_a_cluster_that_may_grow_says_how_far(word: str) -> None:
+    assert create(**{word: True, "auto_scale_max_gpus": 32}).autoscale == AutoscaleWish(max_gpus=32)
 
 
 def test_a_value_that_asks_for_nothing_passes() -> None:

@@ -12,6 +12,7 @@ from muster.dialects.together.fields import ANSWERS, REQUESTS
 from muster.testing.server import running_server
 
 from .conftest import FIRST, LAST_2, NEWEST, VERSIONS, Tenant, Wire, drive
+from .test_repairs import until
 
 CLUSTERS = "/v1/compute/clusters"
 
@@ -38,6 +39,15 @@ def test_every_wish_is_told_back(tenant: Tenant, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_capacity_in_time(tenant: Tenant, kind: str) -> None:
     drive(tenant, NEWEST, "reservations.py", kind)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_queue_grows_its_cluster(tenant: Tenant, operator: Wire, version: str) -> None:
+    id = drive(tenant, version, "autoscale.py", "sync").strip()
+    operator.good("POST", "/muster/v1/faults", json={"kind": "load", "target": id, "count": 16})
+    look = lambda: tenant.wire.good("GET", f"{CLUSTERS}/{id}")  # noqa: E731
+    grown = until(look, lambda seen: len(seen["gpu_worker_nodes"]) == 2, "grown")
+    assert grown["num_gpus"] == 8
 
 
 def test_the_table_of_fields_knows_every_field_of_the_newest_sdk(tenant: Tenant) -> None:

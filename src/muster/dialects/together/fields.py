@@ -68,9 +68,9 @@ REQUESTS: Final[tuple[Section, ...]] = (
             refused num_reserved_gpus: num_gpus and 0 pass: a new cluster is reserved as a whole
             spoken shared_volume: made in the same step as the cluster and mounted (/home on SLURM)
             spoken volume_id: an existing volume of the project and region, mounted
-            refused auto_scale: no autoscaler yet; false passes
-            refused auto_scaled: the older name of auto_scale
-            refused auto_scale_max_gpus: only with auto_scale, at least num_gpus
+            spoken auto_scale: jobs that wait for GPUs grow it, idle workers leave; num_gpus stays what it was
+            spoken auto_scaled: the older name of auto_scale
+            spoken auto_scale_max_gpus: required with auto_scale, and only there; at least num_gpus
             spoken gpu_node_failover_enabled: a dead worker is replaced without asking
             refused capacity_pool_id: no capacity pools yet
             refused num_capacity_pool_gpus: only with capacity_pool_id; 0 passes
@@ -270,7 +270,7 @@ ANSWERS: Final[tuple[Section, ...]] = (
             derived node_lifecycle_events: workers that came and went, for 72 hours
             derived volumes: those that are mounted
             derived phase_transitions: the cluster's history
-            derived conditions: Updating, Ending, NodesMissing, Stuck (ours)
+            derived conditions: Updating, Ending, NodesMissing, GrowthWaits, Stuck (ours)
             spoken add_ons: those that are enabled
             spoken cluster_config: as set
             spoken install_traefik: whether the load balancer is TRAEFIK

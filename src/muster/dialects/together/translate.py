@@ -1,7 +1,7 @@
 """From Together's create and update to the house's commands. Pure.
 
 Leans on wire, words, terms and core's commands. *Laws.* Every field means something: it becomes part of the command,
-or it is refused in a sentence. What needs a pool, an autoscaler or preemptible capacity, none of which this house has
+or it is refused in a sentence. What needs a pool or preemptible capacity, neither of which this house has
 yet, is refused, never accepted and ignored; a value that asks for nothing (0, false) is no wish and passes.
 """
 
@@ -11,7 +11,7 @@ import re
 from typing import Any, Final
 
 from muster.core.catalog.snapshot import Catalog
-from muster.core.clusters.commands import CreateCluster, MountWish, NewVolume, UpdateCluster
+from muster.core.clusters.commands import AutoscaleWish, CreateCluster, MountWish, NewVolume, UpdateCluster
 from muster.core.clusters.snapshot import ClusterView
 from muster.dialects.together import wire
 from muster.dialects.together.asking import required, word
@@ -41,7 +41,6 @@ def create_cluster(said: wire.NewCluster, catalog: Catalog) -> CreateCluster:
     gpus = whole_nodes(said.num_gpus or 0, "num_gpus", least=NODE_GPUS)
     _check_type_fields(said, type_)
     term = new_term(said, gpus)
-    _check_autoscale(said, gpus)
     _check_pools(said, gpus)
     return CreateCluster(
         name=said.cluster_name or "",
@@ -50,6 +49,7 @@ def create_cluster(said: wire.NewCluster, catalog: Catalog) -> CreateCluster:
         gpu_type=said.gpu_type or "",
         gpus=gpus,
         gpus_per_node=NODE_GPUS,
+        autoscale=_autoscale(said, gpus),
         image_id=_image(said, region, catalog).id,
         project_id=said.project_id,
         failover=bool(said.gpu_node_failover_enabled),
@@ -81,18 +81,17 @@ def _check_type_fields(said: wire.NewCluster, type_: ClusterType) -> None:
             raise Invalid(f"{field} is only for SLURM clusters", field=field)
 
 
-def _check_autoscale(said: wire.NewCluster, gpus: int) -> None:
+def _autoscale(said: wire.NewCluster, gpus: int) -> AutoscaleWish | None:
     if not (said.auto_scale or said.auto_scaled):
         if said.auto_scale_max_gpus:
             raise Invalid("auto_scale_max_gpus goes with auto_scale", field="auto_scale_max_gpus")
-        return
+        return None
     if said.auto_scale_max_gpus is None:
         raise Invalid("auto_scale_max_gpus is required with auto_scale", field="auto_scale_max_gpus")
-    if whole_nodes(said.auto_scale_max_gpus, "auto_scale_max_gpus") < gpus:
+    most = whole_nodes(said.auto_scale_max_gpus, "auto_scale_max_gpus")
+    if most < gpus:
         raise Invalid("auto_scale_max_gpus cannot be less than num_gpus", field="auto_scale_max_gpus")
-    raise Unsupported(
-        "this server has no autoscaler yet", field="auto_scale", hint="Leave auto_scale out and update num_gpus"
-    )
+    return AutoscaleWish(max_gpus=most)
 
 
 def _check_pools(said: wire.NewCluster, gpus: int) -> None:

@@ -119,6 +119,7 @@ CONDITION: Final[dict[str, str]] = {
     "Updating": "Updating",
     "Ending": "Ending",
     "NodesMissing": "NodesMissing",
+    "GrowthWaits": "GrowthWaits",
     "Stuck": "Stuck",
 }
 """Conditions have no field of their own on this wire; they are told in `conditions`, by these words."""
