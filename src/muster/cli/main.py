@@ -16,6 +16,8 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "up": ("muster.cli.up", "up", "Start the server."),
     "down": ("muster.cli.down", "down", "End all clusters and stop the server."),
     "demo": ("muster.cli.demo", "demo", "The whole story in a minute, and nothing left behind."),
+    "backup": ("muster.cli.backup", "backup", "What a home remembers, in one file."),
+    "restore": ("muster.cli.backup", "restore", "A home as it was when a backup was taken."),
     "doctor": ("muster.cli.doctor", "doctor", "What is left over of real nodes: nothing, always."),
     "env": ("muster.cli.env", "env", "Print exports for the shell."),
     "cluster": ("muster.cli.clusters", "cluster", "Slurm and Kubernetes clusters."),
