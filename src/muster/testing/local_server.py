@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from muster.hostd.traces import hostds
@@ -20,8 +20,9 @@ MUSTER = [sys.executable, "-m", "muster.cli.main"]
 
 
 class LocalServer:
-    def __init__(self, directory: Path, *, hosts: int = 16) -> None:
+    def __init__(self, directory: Path, *, hosts: int = 16, flags: Sequence[str] = ()) -> None:
         self._hosts = hosts
+        self._flags = flags
         self.home = directory / "home"
         self._log = directory / "up.log"
         self._environment = {
@@ -53,7 +54,7 @@ class LocalServer:
     def rise(self, failpoints: Iterable[str] = ()) -> bool:
         """Until it answers; False when it died on the way there, as it may with a failpoint."""
         self.lives += 1
-        command = [*MUSTER, "up", "--fleet", "local", "--port", "0", "--hosts", str(self._hosts)]
+        command = [*MUSTER, "up", "--fleet", "local", "--port", "0", "--hosts", str(self._hosts), *self._flags]
         doors = ",".join(sorted(failpoints))
         command += ["--failpoint", doors] if doors else []
         self._born_at = self._log.stat().st_size if self._log.exists() else 0
