@@ -26,7 +26,7 @@ class _Announcing:
 
     async def apply(self, batch: Batch) -> Mapping[str, int]:
         numbers = await self._behind.apply(batch)
-        self._committed(any(type(op) is Wake for op in batch.ops))
+        self._committed(Wake in map(type, batch.ops))
         return numbers
 
 

@@ -66,6 +66,8 @@ from muster.web.serve import CannotListen, Server, listen, url_of
 
 _log = logging.getLogger("muster")
 ENGINE_FILE: Final = "engine.name"
+GC_THRESHOLDS: Final = (20_000, 20, 20)
+"""Nearly all that a call makes is gone when it is answered, without any collector: looking seldom finds the same."""
 SLURM_SECRET_FILE: Final = "slurm.secret"  # noqa: S105 - its name, not its content
 
 
@@ -248,6 +250,7 @@ def _fleet_reader(house: House) -> Callable[[asyncio.Event], Awaitable[None]]:
         # What is here now stays; a collector that walks a large index again and again only costs latency.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         await stop.wait()
 
     return read_fleet

@@ -14,8 +14,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias
+
+import msgspec
 
 from muster.contracts.steps import Step
 from muster.model.base import Instant, N, Noun
@@ -44,8 +45,7 @@ class Head(NamedTuple):
     created_at: Instant
 
 
-@dataclass(frozen=True, slots=True)
-class Insert:
+class Insert(msgspec.Struct, frozen=True):
     """A new row. `number` fields of 0 are given the next integer of that noun by the store.
 
     Inserting a `Lease` also takes its slots and appends to the capacity log. Inserting a `Booking` also counts its
@@ -55,8 +55,7 @@ class Insert:
     noun: Noun
 
 
-@dataclass(frozen=True, slots=True)
-class Replace:
+class Replace(msgspec.Struct, frozen=True):
     """The next value of a row: `noun.version` must be one above what is stored.
 
     Replacing a `Host` or a `Lease` also appends to the capacity log. A lease's slots and a booking's hours stay.
@@ -65,8 +64,7 @@ class Replace:
     noun: Noun
 
 
-@dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(msgspec.Struct, frozen=True):
     """Delete a row. `version` None means whatever is there; otherwise it must match. An absent row is refused.
 
     Removing a `Lease` also gives its slots back and appends to the capacity log; removing a `Booking` its hours.
@@ -77,8 +75,7 @@ class Remove:
     version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Expect:
+class Expect(msgspec.Struct, frozen=True):
     """Refuse the batch unless this row still has this version. Writes nothing."""
 
     noun: type[Noun]
@@ -86,8 +83,7 @@ class Expect:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Wake:
+class Wake(msgspec.Struct, frozen=True):
     """Make (kind, id) due no later than `due_at`; the row of work is made if there is none."""
 
     kind: str
@@ -98,8 +94,7 @@ class Wake:
 Op: TypeAlias = Insert | Replace | Remove | Expect | Wake
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """What is to become true, all of it or none. `step` names the failpoint around its commit."""
 
     step: Step
@@ -108,16 +103,15 @@ class Batch:
     fence: Claim | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Find(Generic[N]):
+class Find(msgspec.Struct, Generic[N], frozen=True):
     """A question: rows whose fields equal these (None = is null), or are one of these.
 
     Ordered by (`order`, id); `after` is the (order value, id) of the last row seen: keyset paging.
     """
 
     noun: type[N]
-    equals: Mapping[str, Scalar] = field(default_factory=dict)
-    one_of: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
+    equals: Mapping[str, Scalar] = {}
+    one_of: Mapping[str, Sequence[Scalar]] = {}
     order: str = "id"
     descending: bool = False
     after: tuple[Scalar, str] | None = None

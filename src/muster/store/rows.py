@@ -25,8 +25,7 @@ def _to_json(value: Any) -> str:
     return _encode_json(value).decode()
 
 
-def _enum_value(value: Any) -> Any:
-    return value._value_
+_enum_value = attrgetter("_value_")
 
 
 def _writer(column: Column) -> Convert | None:

@@ -82,7 +82,7 @@ class Creates:
         self._issuers = issuers
         self._seating = Seating(store, entropy)
         self._windows = Windows(store, clock, entropy, catalog, capacity)
-        self._under_way: dict[tuple[str, str], asyncio.Event] = {}
+        self._under_way: dict[tuple[str, str], asyncio.Event | None] = {}  # an event once somebody waits
 
     async def create(
         self, actor: Actor, command: CreateCluster, once: Once | None = None, note: Note | None = None
@@ -99,7 +99,7 @@ class Creates:
         project = await self._seating.project(own_project(actor, command.project_id))
         if (project.id, name) in self._under_way:
             return await self._after_the_other(project, name, command, once)
-        self._under_way[project.id, name] = asyncio.Event()
+        self._under_way[project.id, name] = None
         try:
             return await self._admit(actor, project, name, command, shape, workers, once, note)
         except (NeverFits, QuotaExceeded, InsufficientBalance, OutOfStock, UniqueViolation):
@@ -113,13 +113,17 @@ class Creates:
             self._seating.forget(project.id)
             raise
         finally:
-            self._under_way.pop((project.id, name)).set()
+            awaited = self._under_way.pop((project.id, name))
+            if awaited is not None:
+                awaited.set()
 
     async def _after_the_other(
         self, project: Project, name: str, command: CreateCluster, once: Once | None
     ) -> Cluster:
         """A create of this name is under way in this process: a client that is told nothing yet repeats itself."""
-        await self._under_way[project.id, name].wait()
+        over = self._under_way[project.id, name] or asyncio.Event()
+        self._under_way[project.id, name] = over
+        await over.wait()
         first = await self._first_answer(project, name, command, once)
         if first is None:
             raise VersionMismatch("cluster", name)  # the other was refused: decide anew

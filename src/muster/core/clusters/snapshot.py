@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from muster.contracts.store import Find, Store
 from muster.core.catalog.snapshot import Catalog
@@ -64,6 +65,9 @@ class Snapshot:
         return digest_of({"rules": self.rules})
 
 
+_RANK = attrgetter("role", "ordinal", "created_at", "id")
+
+
 async def load_view(store: Store, catalog: Catalog, cluster: Cluster) -> ClusterView:
     nodes = await store.find(Find(Node, equals={"cluster_id": cluster.id}, order="created_at"))
     leases = await store.find(Find(Lease, equals={"cluster_id": cluster.id}))
@@ -86,7 +90,7 @@ def _view(
     remediations: list[Remediation],
     address: str = "",
 ) -> ClusterView:
-    nodes = sorted(nodes, key=lambda node: (node.role, node.ordinal, node.created_at, node.id))
+    nodes = sorted(nodes, key=_RANK)
     return ClusterView(
         cluster=cluster,
         nodes=[node for node in nodes if node.phase is not NodePhase.GONE],

@@ -7,9 +7,10 @@ told has its place; instants become stamps by the one rule below.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar, cast
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec.structs import asdict
@@ -19,7 +20,7 @@ from muster.core.clusters.explain import Explanation
 from muster.core.clusters.snapshot import ClusterView
 from muster.dialects.native import views, wire
 from muster.model.base import Instant
-from muster.model.clusters import Acceptance, Cluster, ClusterConfig, Condition, Node, NodeRole
+from muster.model.clusters import Acceptance, AccessFacts, Cluster, ClusterConfig, Condition, Node, NodeRole
 from muster.model.phases import CLUSTER_LIMITS
 from muster.model.volumes import Volume
 
@@ -41,8 +42,9 @@ def _second(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat()[:19]
 
 
+@functools.lru_cache(maxsize=1024)
 def stamp(at: Instant) -> str:
-    """RFC 3339 with milliseconds and Z. Most instants of a document lie within one second: it is worded once."""
+    """RFC 3339 with milliseconds and Z. A document says the same few instants often: each is worded once."""
     return f"{_second(at // 1_000)}.{at % 1_000:03d}Z"
 
 
@@ -52,21 +54,32 @@ def instant(at: datetime | None) -> Instant | None:
 
 def shown(noun: Any, view: type[V], **instead: Any) -> V:
     """A noun as this view: fields of the same name, instants stamped, `instead` taking precedence."""
-    plain, stamped = _plan_of(view)
-    fields = {name: getattr(noun, name) for name in plain if name not in instead}
-    for name in stamped:
-        if name not in instead:
-            at = getattr(noun, name)
-            fields[name] = None if at is None else stamp(at)
+    names, values_of, instants = _plan_of(view, tuple(instead))
+    fields = dict(zip(names, values_of(noun), strict=True))
+    for name in instants:
+        if fields[name] is not None:
+            fields[name] = stamp(fields[name])
     return view(**fields, **instead)
 
 
+class _Plan(NamedTuple):
+    """The fields that are read off a noun, how, and which of them are instants."""
+
+    names: tuple[str, ...]
+    values_of: Callable[[Any], tuple[Any, ...]]
+    instants: tuple[str, ...]
+
+
 @functools.cache
-def _plan_of(view: type[views.View]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The view's fields that are told as they are, and those that are instants."""
-    names = view.__struct_fields__
-    stamped = tuple(name for name in names if name in _STAMP_NAMES or name.endswith(_STAMP_ENDS))
-    return tuple(name for name in names if name not in stamped), stamped
+def _plan_of(view: type[views.View], instead: tuple[str, ...]) -> _Plan:
+    names = tuple(name for name in view.__struct_fields__ if name not in instead)
+    instants = tuple(name for name in names if name in _STAMP_NAMES or name.endswith(_STAMP_ENDS))
+    # With one name alone an attrgetter answers with the bare value.
+    return _Plan(names, attrgetter(*names) if len(names) > 1 else _single(names), instants)
+
+
+def _single(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    return lambda noun: tuple(getattr(noun, name) for name in names)
 
 
 # --- clusters
@@ -98,7 +111,7 @@ def tag_of(document: bytes) -> str:
 
 def cluster_view(view: ClusterView, simulated: bool) -> views.Cluster:
     cluster, spec, status = view.cluster, view.cluster.spec, view.cluster.status
-    said = {name: getattr(spec, name) for name in _SPOKEN}
+    said = dict(zip(_SPOKEN, _spoken(spec), strict=True))
     return shown(
         cluster,
         views.Cluster,
@@ -119,7 +132,7 @@ def cluster_view(view: ClusterView, simulated: bool) -> views.Cluster:
         nodes=nodes(view),
         volumes=mounts(view),
         tests=[shown(result, views.Tested) for result in status.tests],
-        access=shown(status.access, views.Access),
+        access=_NO_ACCESS if status.access == AccessFacts() else shown(status.access, views.Access),
         simulated=simulated,
         first_ready_at=None if status.first_ready_at is None else stamp(status.first_ready_at),
     )
@@ -144,6 +157,7 @@ def _acceptance(acceptance: Acceptance) -> wire.Acceptance:
 
 # What most clusters have is worded once.
 _PLAIN_CONFIG: Final = msgspec.convert(ClusterConfig(), wire.Config, from_attributes=True)
+_NO_ACCESS: Final = shown(AccessFacts(), views.Access)
 _PLAIN_ACCEPTANCE: Final = msgspec.convert(Acceptance(), wire.Acceptance, from_attributes=True)
 
 
@@ -160,6 +174,7 @@ _SPOKEN: Final = (
     "reserved_ip_id",
 )
 """Fields of a wish that are told as they are."""
+_spoken: Final = attrgetter(*_SPOKEN)
 
 
 def conditions(said: Sequence[Condition]) -> list[views.Condition]:
@@ -215,6 +230,8 @@ def explained(cluster: Cluster, why: Explanation) -> views.Explained:
 
 
 def create_cluster(said: wire.NewCluster) -> CreateCluster:
+    if said.starts_at is None and said.ends_at is None:
+        return msgspec.convert(said, CreateCluster, from_attributes=True)
     return _command(said, CreateCluster)
 
 
