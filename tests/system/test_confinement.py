@@ -14,6 +14,8 @@ from msgspec.structs import replace
 
 from muster.contracts.hands import Ran
 from muster.contracts.substrate import Fence, Power, VolumeWish
+from muster.hostd.cgroups import Cgroups
+from muster.hostd.traces import CGROUPS
 from muster.model.clusters import Mount
 from muster.testing.local import Fleet, fabric_wish, fleet, node_wish
 
@@ -139,6 +141,8 @@ def test_other_processes_files_and_addresses_are_out_of_reach(tmp_path: Path) ->
     async def story(cell: Cell) -> None:
         for attempt in (f"kill -9 {decoy.pid}", f"ls /proc/{decoy.pid}/root", f"cat {secret}"):
             assert (await cell.root(attempt)).code != 0, attempt
+        attach = f"ctypes.CDLL(None).ptrace(16, {decoy.pid}, 0, 0)"
+        assert await cell.python(f"import ctypes\nprint({attach})") == "-1", "ptrace"
         assert decoy.poll() is None
         processes = int((await cell.root("ls -d /proc/[0-9]* | wc -l")).out)
         assert processes < 12, "it sees its own processes and no others"
@@ -156,6 +160,66 @@ def test_other_processes_files_and_addresses_are_out_of_reach(tmp_path: Path) ->
         decoy.kill()
         decoy.wait()
         listener.close()
+
+
+def test_another_nodes_files_are_out_of_reach(tmp_path: Path) -> None:
+    async def story(cell: Cell) -> None:
+        places = ("/root", "/tmp", "/var/tmp", "/dev/shm", "/run")
+        hide = "; ".join(f"echo theirs > {place}/of-node-2" for place in places)
+        assert (await cell.fleet.substrate.run("node-2", ["sh", "-c", hide])).code == 0
+        found = "find / /proc/[0-9]*/root/ -xdev -name of-node-2 2>/dev/null"
+        assert (await cell.root(found, seconds=60)).out == ""
+
+    in_a_cell(tmp_path, story)
+
+
+def test_a_node_is_limited_in_memory_processes_cpu_and_disk(tmp_path: Path) -> None:
+    async def story(cell: Cell) -> None:
+        groups = Cgroups(cell.fleet.home_id)
+        limits = [Path(file).parent for file in groups.join_files(("alpha", "node-1"))]
+        files = (
+            "pids.max",
+            "memory.max",
+            "memory.limit_in_bytes",
+            "cpu.max",
+            "cpu.cfs_quota_us",
+            "cpu.cfs_period_us",
+        )
+        there = [group / name for group in limits for name in files if (group / name).exists()]
+        said = {path.name: path.read_text().strip() for path in there}
+        memory = int(said.get("memory.max") or said["memory.limit_in_bytes"])
+        assert said["pids.max"] == "1024"
+        assert memory == 768 << 20
+        wish = node_wish("node-1", fabric="alpha", name="node-1")
+        quota = said.get("cpu.max", "").split() or [said["cpu.cfs_quota_us"], said["cpu.cfs_period_us"]]
+        assert int(quota[0]) == wish.cpus * int(quota[1])
+        disk = int((await cell.root("df --output=size -B1 / | tail -1")).out)
+        assert disk <= memory // 2, "what is written lies in its memory"
+
+    in_a_cell(tmp_path, story)
+
+
+def test_groups_of_the_second_version_are_joined_killed_and_removed() -> None:
+    """On the kernel itself, as far as a machine that uses v1 controllers can show it."""
+    tree = next((path for path in (CGROUPS, CGROUPS / "unified") if (path / "cgroup.controllers").exists()), None)
+    if tree is None:
+        pytest.skip("needs a cgroup2 file system: mount one at /sys/fs/cgroup or /sys/fs/cgroup/unified")
+    groups = Cgroups(f"test-{os.getpid()}", tree)
+    sleeper = subprocess.Popen(["sleep", "600"])
+    try:
+        groups.make(("fabric", "node"))
+        for path in groups.join_files(("fabric", "node")):
+            Path(path).write_text(str(sleeper.pid))
+        assert groups.members() == [sleeper.pid]
+        assert not groups.kill(), "there was somebody"
+        sleeper.wait(10)
+        assert groups.kill()
+        assert groups.remove()
+        assert groups.children() == set()
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+        groups.remove()
 
 
 def test_a_fork_bomb_stays_inside_and_ends_with_the_node(tmp_path: Path) -> None:
@@ -195,7 +259,7 @@ def test_a_prepared_path_does_not_lead_a_mount_astray(tmp_path: Path) -> None:
             node_wish("node-1", fabric="alpha", name="node-1"), mounts=(Mount(volume_id="data", path="/mnt/trap"),)
         )
         await substrate.ensure([wish], OURS)
-        for _ in range(200):
+        for _ in range(3000):
             seen = (await substrate.observe(["node-1"]))["node-1"]
             if seen.because:
                 break

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import os
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,8 +16,11 @@ from msgspec.structs import replace
 
 from muster.contracts.substrate import Fence, Power, VolumeWish
 from muster.errors import DriverError
+from muster.hostd.launch import answers, bring_up
+from muster.hostd.traces import hostds
 from muster.model.clusters import Mount
-from muster.testing.local import Fleet, fabric_wish, node_wish, residue
+from muster.testing.local import Fleet, cache, fabric_wish, node_wish, residue
+from muster.testing.local_server import LocalServer
 
 pytestmark = pytest.mark.usefixtures("machine")
 OURS = Fence("alpha", 1)
@@ -102,3 +110,71 @@ async def _one_life(home: Path, step: int) -> bool:
     left = residue(home, fleet.home_id)
     assert not left, f"step {step} left behind: {left}"
     return reached
+
+
+class Nurse:
+    """Starts hostd again whenever it died; each of its lives is one durable step longer than the one before."""
+
+    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._home = home
+        self._environment = monkeypatch
+        self._over = threading.Event()
+        self.deaths = 0
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Within: one short life after the other. Afterwards: a healthy one."""
+        self.deaths, self._over = 0, threading.Event()
+        watching = threading.Thread(target=self._watch)
+        watching.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            watching.join()
+            self._end()
+            self._environment.delenv("MUSTER_HOSTD_FAILPOINT", raising=False)
+            assert bring_up(self._home, cache(), print) == ""
+
+    def _watch(self) -> None:
+        self._end()
+        while not self._over.wait(0.02):
+            if not answers(self._home):
+                self.deaths += 1
+                self._environment.setenv("MUSTER_HOSTD_FAILPOINT", str(self.deaths))
+                bring_up(self._home, cache(), print)  # it may well have died before it answered
+
+    def _end(self) -> None:
+        for pid in hostds(self._home):
+            os.kill(pid, signal.SIGKILL)
+        while hostds(self._home):
+            time.sleep(0.02)
+
+
+def test_a_cluster_is_made_resized_and_deleted_while_hostd_dies_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = LocalServer(tmp_path)
+    server.up()
+    nurse = Nurse(server.home, monkeypatch)
+    try:
+        with server.client() as client:
+            with nurse.watch():
+                made = client.clusters.create(name="demo", type="slurm", gpu_type="H100_SXM", gpus=16)
+                assert client.clusters.wait(made["id"], 300)["phase"] == "ready"
+                assert nurse.deaths > 5
+            for gpus in (24, 8):
+                with nurse.watch():
+                    client.clusters.resize(made["id"], gpus)
+                    client.clusters.wait(made["id"], 300)
+                    assert nurse.deaths > 3
+                assert len(server.muster("ssh", "demo", "srun", f"-N{gpus // 8}", "hostname").split()) == gpus // 8
+                assert server.muster("doctor") == "nothing\n"
+            with nurse.watch():
+                client.clusters.delete(made["id"])
+                client.clusters.wait_gone(made["id"], 300)
+                assert nurse.deaths > 1
+        assert server.muster("doctor") == "nothing\n"
+    finally:
+        server.down()
+    assert residue(server.home, server.home_id) == []

@@ -59,7 +59,7 @@ def test_a_dead_node_degrades_the_cluster_and_slurm_knows(server: LocalServer) -
     victim = next(node for node in shown["nodes"] if node["name"] == "worker-1")
     record = json.loads((server.home / "hostd" / "nodes" / victim["id"] / "record.json").read_bytes())
     os.kill(record["init"]["pid"], signal.SIGKILL)
-    for _ in range(100):
+    for _ in range(600):
         shown = json.loads(server.muster("cluster", "show", "demo", "-o", "json"))
         if shown["phase"] == "degraded":
             break

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from muster.contracts.substrate import FabricWish
 from muster.errors import FencedOff, Never
+from muster.hostd.cgroups import Cgroups, Limits
 from muster.hostd.confine import KEPT, filter_program
 from muster.hostd.fabric import address_of, permits, ruleset
 from muster.hostd.launch import keep_in_sight
@@ -143,3 +145,72 @@ def test_the_root_file_system_is_named_by_its_recipe() -> None:
 
 def test_nothing_is_covered_where_nothing_is_closed() -> None:
     keep_in_sight([Path("/usr/bin")])
+
+
+LIMITS = Limits(pids=99, memory_bytes=1 << 30, cpu_weight=50, cpus=4)
+
+
+def _v1(root: Path) -> Path:
+    for name in ("pids", "memory", "cpu", "devices", "unified"):
+        (root / name).mkdir()
+    return root
+
+
+def _hybrid(root: Path) -> Path:
+    """As systemd mounts it: two controllers in one place, and a link for each."""
+    for name in ("pids", "memory", "cpu,cpuacct", "devices", "unified", "systemd"):
+        (root / name).mkdir()
+    (root / "cpu").symlink_to("cpu,cpuacct")
+    (root / "cpuacct").symlink_to("cpu,cpuacct")
+    return root
+
+
+def _v2(root: Path) -> Path:
+    (root / "cgroup.controllers").write_text("cpuset cpu io memory hugetlb pids rdma misc\n")
+    return root
+
+
+V1_FILES = {
+    "pids/muster-h/fabric/node/pids.max": "99",
+    "memory/muster-h/fabric/node/memory.limit_in_bytes": str(1 << 30),
+    "cpu/muster-h/fabric/node/cpu.shares": "512",
+    "cpu/muster-h/fabric/node/cpu.cfs_quota_us": "400000",
+    "devices/muster-h/fabric/node/devices.deny": "a",
+}
+V2_FILES = {
+    "muster-h/fabric/node/pids.max": "99",
+    "muster-h/fabric/node/memory.max": str(1 << 30),
+    "muster-h/fabric/node/memory.swap.max": "0",
+    "muster-h/fabric/node/cpu.weight": "50",
+    "muster-h/fabric/node/cpu.max": "400000 100000",
+}
+
+
+@pytest.mark.parametrize(("layout", "files"), [(_v1, V1_FILES), (_hybrid, V1_FILES), (_v2, V2_FILES)])
+def test_limits_on_every_layout_of_cgroups(
+    tmp_path: Path, layout: Callable[[Path], Path], files: dict[str, str]
+) -> None:
+    groups = Cgroups("h", layout(tmp_path))
+    assert groups.lacks() == ""
+    groups.make(("fabric", "node"), LIMITS, devices=True)
+    assert {path: (tmp_path / path).read_text() for path in files} == files
+    assert groups.children() == {"fabric"}
+    assert groups.children(("fabric",)) == {"node"}
+    for path in groups.join_files(("fabric", "node")):
+        Path(path).write_text("4194304\n")
+    assert groups.members() == [4194304], "one process, in however many trees"
+
+
+def test_on_v2_every_level_hands_its_controllers_down(tmp_path: Path) -> None:
+    Cgroups("h", _v2(tmp_path)).make(("fabric", "node"))
+    for level in ("", "muster-h", "muster-h/fabric"):
+        assert (tmp_path / level / "cgroup.subtree_control").exists(), level
+    assert not (tmp_path / "muster-h/fabric/node/cgroup.subtree_control").exists(), "processes sit at the leaf"
+
+
+def test_a_machine_that_could_not_limit_nodes_is_told_so(tmp_path: Path) -> None:
+    assert "no cgroup file system" in Cgroups("h", tmp_path).lacks()
+    (tmp_path / "memory").mkdir()
+    assert "for pids" in Cgroups("h", tmp_path).lacks()
+    (tmp_path / "cgroup.controllers").write_text("cpu io\n")
+    assert "for pids and memory" in Cgroups("h", tmp_path).lacks()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 _V1: Final = ("pids", "memory", "cpu", "devices", "unified")
+_PERIOD_US: Final = 100_000
 # null zero full random urandom tty ptmx pts, the simulated GPUs, and 0:0, an overlay's whiteout
 _DEVICES: Final = (
     *("c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 1:8 rwm", "c 1:9 rwm"),
@@ -24,6 +25,7 @@ class Limits(NamedTuple):
     pids: int
     memory_bytes: int
     cpu_weight: int = 100
+    cpus: int = 0  # 0: as many as there are
 
 
 class Cgroups:
@@ -33,9 +35,14 @@ class Cgroups:
         names = ("",) if self._v2 else tuple(name for name in _V1 if (mounted / name).is_dir())
         self._trees = {name: mounted / name / self._top for name in names}
 
-    @property
-    def usable(self) -> bool:
-        return bool(self._trees)
+    def lacks(self) -> str:
+        """What is missing for limits to hold, in words; "" when nothing is."""
+        if not self._trees:
+            return "no cgroup file system is mounted below /sys/fs/cgroup"
+        said = self._trees[""].parent / "cgroup.controllers" if self._v2 else None
+        able = set(said.read_text().split()) if said is not None else set(self._trees)
+        missing = [name for name in ("pids", "memory") if name not in able]
+        return f"no cgroup controller for {' and '.join(missing)}: nodes could not be limited" if missing else ""
 
     def make(self, path: tuple[str, ...], limits: Limits | None = None, *, devices: bool = False) -> None:
         for tree in self._trees.values():
@@ -64,10 +71,12 @@ class Cgroups:
         # pids first: the only thing between a fork bomb and the machine
         if self._v2:
             directory = self._trees[""].joinpath(*path)
-            _try_write(directory / "pids.max", str(limits.pids))
-            _try_write(directory / "memory.max", str(limits.memory_bytes))
+            _write(directory / "pids.max", str(limits.pids))
+            _write(directory / "memory.max", str(limits.memory_bytes))
             _try_write(directory / "memory.swap.max", "0")
             _try_write(directory / "cpu.weight", str(limits.cpu_weight))
+            if limits.cpus:
+                _try_write(directory / "cpu.max", f"{limits.cpus * _PERIOD_US} {_PERIOD_US}")
             return
         for tree, name, value in (
             ("pids", "pids.max", limits.pids),
@@ -76,6 +85,10 @@ class Cgroups:
         ):
             if tree in self._trees:
                 _write(self._trees[tree].joinpath(*path) / name, str(value))
+        if limits.cpus and "cpu" in self._trees:
+            directory = self._trees["cpu"].joinpath(*path)
+            _try_write(directory / "cpu.cfs_period_us", str(_PERIOD_US))
+            _try_write(directory / "cpu.cfs_quota_us", str(limits.cpus * _PERIOD_US))
 
     def join_files(self, path: tuple[str, ...]) -> list[str]:
         """The files into which a process writes `0` to become a member."""
@@ -139,7 +152,7 @@ def _write(path: Path, value: str) -> None:
 
 
 def _try_write(path: Path, value: str) -> None:
-    """For what a v2 parent may not have delegated: the limit is then missing there."""
+    """For what a kernel or a v2 parent may not have: that limit is then missing, and its neighbours bear it."""
     try:
         _write(path, value)
     except OSError:

@@ -44,8 +44,9 @@ def incapable() -> str:
         return f"real nodes need Linux 5.19 or newer; this is {platform.release()}"
     if not Path("/proc/self/ns/user").exists():
         return "this kernel has no user namespaces"
-    if not Cgroups("probe").usable:
-        return "no cgroup file system is mounted below /sys/fs/cgroup"
+    lacks = Cgroups("probe").lacks()
+    if lacks:
+        return lacks
     if not os.path.exists("/dev/loop-control"):
         return "there is no /dev/loop-control: no loop devices for volumes"
     return "" if _may_unshare() else "root may not make namespaces here (is this a container without privileges?)"

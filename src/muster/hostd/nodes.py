@@ -163,7 +163,7 @@ class Nodes:
 
     def _limits(self, wish: NodeWish) -> Limits:
         node = self._shop.rations.node
-        return node._replace(memory_bytes=min(node.memory_bytes, wish.memory_gib * GIB))
+        return node._replace(memory_bytes=min(node.memory_bytes, wish.memory_gib * GIB), cpus=wish.cpus)
 
     async def _follow_mounts(self, record: NodeRecord) -> None:
         """Mounts of a running node follow the wish: what is unwanted goes, what is missing comes."""

@@ -111,8 +111,8 @@ class ClusterReconciler:
             return await self._sweep_away(id, claim)
         snapshot = await load_snapshot(self._store, await self._catalog.current(), cluster)
         turn = Turn(snapshot, claim, self._clock.now())
-        step = plan(snapshot, await self._look(snapshot), turn.now, self._scaling)
         try:
+            step = plan(snapshot, await self._look(snapshot), turn.now, self._scaling)
             return await self._perform(step, turn)
         except NoneLeft as error:
             return await self._wait(turn, error.because, turn.now + STOCK_RETRY)

@@ -117,7 +117,7 @@ class SlurmOrchestrator:
         standing = {member.node_id: Standing.UNKNOWN for member in target.members}
         standing[door.node_id] = roster.of_daemon(knocks[1])
         standing[head.node_id] = roster.of_daemon(knocks[0])
-        self._probes.mind(target)
+        self._probes.mind(target, knocks)
         by_name = {worker.name: knock for worker, knock in zip(workers, knocks[2:], strict=True)}
         words = await self._words(target, knocks[0])
         for worker in workers:

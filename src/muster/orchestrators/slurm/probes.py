@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from muster.contracts.clock import Clock
@@ -28,8 +28,9 @@ class Probes:
         self._heard: dict[str, list[Knock]] = {}
         self._task: asyncio.Task[None] | None = None
 
-    def mind(self, target: Target) -> None:
-        """Probe this cluster from now on; called whenever somebody looks at it."""
+    def mind(self, target: Target, heard: Sequence[Knock] | None = None) -> None:
+        """Probe this cluster from now on; called whenever somebody looks at it. `heard` is what he saw himself: he
+        is woken for what changes from there."""
         head, door = controller_of(target), login_of(target)
         if head is None or door is None:
             return
@@ -38,6 +39,8 @@ class Probes:
         if self._minded.get(target.cluster_id) != tuple(ports):
             self._minded[target.cluster_id] = tuple(ports)
             self._heard.pop(target.cluster_id, None)
+        if heard is not None:
+            self._heard[target.cluster_id] = list(heard)
 
     def start(self, wake: Callable[[str], None]) -> None:
         if self._task is None:
