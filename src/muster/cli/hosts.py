@@ -44,6 +44,7 @@ HOST = Shown(
         ("MEMORY GIB", "memory_gib"),
         ("SUBSTRATE", "substrate"),
         ("CORDON", "cordon_reason"),
+        ("POOL", "pool_id"),
         ("CREATED", "created_at"),
     ],
     operator=True,

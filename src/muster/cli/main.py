@@ -41,6 +41,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "key": ("muster.cli.accounts", "key", "API keys."),
     "whoami": ("muster.cli.accounts", "whoami", "Whose key this is."),
     "host": ("muster.cli.hosts", "host", "The operator's machines."),
+    "pool": ("muster.cli.pools", "pool", "Hosts set apart for an account or a project."),
     "fleet": ("muster.cli.hosts", "fleet", "What this server runs on."),
     "fault": ("muster.cli.faults", "fault", "Trouble on demand, on a simulated fleet."),
     "profile": ("muster.cli.profiles", "profile", "Servers and keys remembered by name."),

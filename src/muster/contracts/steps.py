@@ -16,6 +16,7 @@ class Step(StrEnum):
     KEY_WRITE = "key.write"
     CATALOG_WRITE = "catalog.write"
     HOST_WRITE = "host.write"
+    POOL_WRITE = "pool.write"
     # access
     ACCESS_WRITE = "access.write"
     # volumes

@@ -24,6 +24,7 @@ from muster.core.billing.plan import Terms
 from muster.core.billing.purse import HousePurse
 from muster.core.billing.reconcile import BillingReconciler
 from muster.core.billing.service import BillingService
+from muster.core.capacity.pools import PoolService
 from muster.core.capacity.reconcile import ReservationReconciler
 from muster.core.capacity.reservations import Reservations
 from muster.core.capacity.service import Capacity
@@ -62,6 +63,7 @@ class House:
     hosts: HostService
     capacity: Capacity
     reservations: Reservations
+    pools: PoolService
     access: AccessService
     volumes: VolumeService
     clusters: ClusterService
@@ -108,6 +110,7 @@ def build_house(
         hosts=HostService(store, clock, entropy, fleet.substrate),
         capacity=capacity,
         reservations=Reservations(store, clock, entropy, catalog, capacity),
+        pools=PoolService(store, clock, entropy, capacity),
         access=AccessService(store, clock, entropy, pools),
         volumes=VolumeService(store, clock, entropy, catalog, purse),
         clusters=ClusterService(store, clock, entropy, catalog, capacity, orchestrator, issuers, purse),

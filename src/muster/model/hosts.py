@@ -1,4 +1,4 @@
-"""Hosts: machines we may use, which outlive clusters. Leases: the only way to hold them."""
+"""Hosts: machines we may use, which outlive clusters. Pools: hosts set apart. Leases: the only way to hold them."""
 
 from __future__ import annotations
 
@@ -34,10 +34,29 @@ class Host(Noun, frozen=True, kw_only=True):
     cordon_reason: str = ""
     health: HostHealth = HostHealth.OK
     created_at: Instant
+    pool_id: str | None = None  # the pool it is set apart in: only who draws from that gets it
 
     @property
     def usable(self) -> bool:
         return not self.cordoned and self.health is HostHealth.OK
+
+
+class Pool(Noun, frozen=True, kw_only=True):
+    """Hosts of one region and GPU type, set apart by the operator for an account, or for one project of it.
+
+    Nobody else sees them, in no count and no placement; who may draw from them names the pool by its id.
+    """
+
+    name: str
+    account_id: str
+    project_id: str | None = None  # None = every project of the account
+    region: str
+    gpu_type: str
+    created_at: Instant
+    updated_at: Instant
+
+    def for_project(self, account_id: str, project_id: str) -> bool:
+        return self.account_id == account_id and self.project_id in (None, project_id)
 
 
 class Lease(Noun, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ from muster.sdk.nouns import (
     Hosts,
     Listing,
     Patchable,
+    Pools,
     Readable,
     Reservations,
     SecurityGroups,
@@ -64,6 +65,7 @@ class Client:
         self.images = Listing(wire, "/images", "image")
         self.prices = Listing(wire, "/prices", "price")
         self.hosts = Hosts(wire, "/hosts", "host")
+        self.pools = Pools(wire, "/pools", "pool")
         self.clusters = Clusters(wire, "/clusters", "cluster", cluster_rests, clock)
         self.volumes = Volumes(wire, "/volumes", "volume", volume_rests, clock)
         self.ssh_keys = Deletable(wire, "/ssh-keys", "ssh key")

@@ -113,6 +113,18 @@ class Hosts(Readable):
         return answer
 
 
+class Pools(Deletable):
+    def add_hosts(self, id: str, hosts: list[str], count: int = 0) -> Thing:
+        """These, and so many of those that are free."""
+        body = {"hosts": hosts, "count": count}
+        answer: Thing = self._transport.call("POST", f"{self._path}/{id}/hosts", body=body).json()
+        return answer
+
+    def remove_host(self, id: str, host: str) -> Thing:
+        answer: Thing = self._transport.call("DELETE", f"{self._path}/{id}/hosts/{host}").json()
+        return answer
+
+
 class Listing(Readable):
     """A part of the catalogue: its ids are its names."""
 

@@ -26,7 +26,7 @@ from muster.model.catalog import GpuType, Image, InstanceType, Price, Region
 from muster.model.clusters import Cluster, Node
 from muster.model.events import IdempotencyKey, Request
 from muster.model.health import Remediation
-from muster.model.hosts import Host, Lease
+from muster.model.hosts import Host, Lease, Pool
 from muster.model.jobs import Job
 from muster.model.objects import ObjectAccess
 from muster.model.volumes import Attachment, Volume
@@ -136,7 +136,9 @@ _DECLARED: Final = (
         {"host_name": "name"},
         _index("host_by_age", "created_at id"),
         _index("host_by_region", "region created_at id"),
+        _index("host_by_pool", "pool_id id", "pool_id IS NOT NULL"),
     ),
+    _table(Pool, {"pool_name": "name"}, _index("pool_by_account", "account_id created_at id")),
     _table(
         Lease,
         None,

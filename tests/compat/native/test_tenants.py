@@ -38,6 +38,7 @@ WITHOUT_IDS = {
     "availability",
     "quotes",
     "reservations",
+    "pools",
     "openapi.json",
     "changes",  # a stream: its tenants are told apart in test_native.py
     *PUBLIC,
@@ -66,11 +67,13 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("PATCH", "/reservations/{id}"): {"ends_at": "2099-01-01T00:00:00Z"},
     ("PATCH", "/calendar-lines/{id}"): {"share_percent": 100},
     ("PUT", "/billing/budgets/{id}"): {"monthly_micro": 1},
+    ("POST", "/pools/{id}/hosts"): {"count": 1},
     ("PUT", "/prices/{id}"): {"item": "8xH100_SXM", "region": "Delhi", "micro": 1},
 }
 """Well-formed bodies, so that a refusal cannot be about the shape of the request."""
 
 
+POOL = {"name": "bobs", "region": "us-central-8", "gpu_type": "H100_SXM"}
 SOON = {"region": "us-central-8", "starts_at": (datetime.now(UTC) + timedelta(days=2)).isoformat()}
 
 
@@ -97,6 +100,7 @@ def bobs(world: Any) -> dict[str, str]:
         "requests": request["id"],
         "quotes": bob.make("/quotes", {"gpu_type": "H100_SXM", "gpus": 8, "days": 1})["id"],
         "reservations": bob.make("/reservations", {"gpu_type": "H100_SXM", "gpus": 8, "days": 1, **SOON})["id"],
+        "pools": operator.make("/pools", {**POOL, "project_id": world.bob_project})["id"],
         "calendar-lines": operator.get("/calendar-lines")["items"][0]["id"],
         "billing": bob.ask("PUT", f"/billing/budgets/{world.bob_project}", json={"monthly_micro": 10**12}).json()[
             "project_id"

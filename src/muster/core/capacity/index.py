@@ -1,6 +1,7 @@
 """The inventory in memory, arranged so that a placement is found without looking at hosts that do not matter.
 
-One `Pool` per region, GPU type and size of host; control hosts are pools without a GPU type. The index is only a hint
+One `Pool` per region, GPU type and size of host, and per pool of hosts set apart, which nobody sees who does not ask
+for it by its id; control hosts are pools without a GPU type. The index is only a hint
 fed from the capacity log: the database refuses a double grant whatever is believed here.
 
 Leans on placement.py (the words) and pool.py (the sets). Keeps the laws of placement: pure, total, packed.
@@ -36,7 +37,7 @@ class Stock(NamedTuple):
 
 class CapacityIndex:
     def __init__(self) -> None:
-        self._pools: dict[tuple[str, str], list[Pool]] = {}  # (region, gpu type) -> fewest slots first
+        self._pools: dict[tuple[str, str, str], list[Pool]] = {}  # (region, gpu type, apart) -> fewest slots first
         self._leaf_of: dict[str, Leaf] = {}  # host id -> where it is
         self._holds = Holds()
         self._watched: dict[LineKey, Line] = {}  # lines of the calendar that count our hosts
@@ -58,7 +59,7 @@ class CapacityIndex:
             leaf = None
         alive = host.health is not HostHealth.DEAD
         if leaf is None:
-            pool = self._pool(host.region, _gpu_type(host), host.slots)
+            pool = self._pool(host.region, _gpu_type(host), host.slots, host.pool_id or "")
             leaf = self._leaf_of[host.id] = pool.leaf(host.pod, host.leaf)
             pool.admit(leaf, host.id, host.name, _every(host.slots) & ~(taken or 0), host.usable, alive)
             self._count(leaf, host.id)
@@ -81,17 +82,17 @@ class CapacityIndex:
         leaf.expel(at)
         pool.forget_leaf_if_empty(leaf)
         if not pool.pods:
-            siblings = self._pools[pool.region, pool.gpu_type]
+            siblings = self._pools[pool.region, pool.gpu_type, pool.apart]
             siblings.remove(pool)
             if not siblings:
-                del self._pools[pool.region, pool.gpu_type]
+                del self._pools[pool.region, pool.gpu_type, pool.apart]
 
-    def _pool(self, region: str, gpu_type: str, slots: int) -> Pool:
-        siblings = self._pools.setdefault((region, gpu_type), [])
+    def _pool(self, region: str, gpu_type: str, slots: int, apart: str) -> Pool:
+        siblings = self._pools.setdefault((region, gpu_type, apart), [])
         for pool in siblings:
             if pool.slots == slots:
                 return pool
-        pool = Pool(region, gpu_type, slots)
+        pool = Pool(region, gpu_type, slots, apart)
         siblings.append(pool)
         siblings.sort(key=lambda pool: pool.slots)
         return pool
@@ -133,7 +134,7 @@ class CapacityIndex:
     def watch(self, key: LineKey, line: Line) -> None:
         """From now on this line counts the hosts of its pool, as they are and as they change."""
         self._watched[key] = line
-        for pool in self._pools.get((key.region, key.gpu_type), ()):
+        for pool in self._pools.get((key.region, key.gpu_type, key.pool_id), ()):
             if pool.slots == key.slots:
                 for leaf in (leaf for pod in pool.pods.values() for leaf in pod.leaves.values()):
                     for host_id in leaf.hosts:
@@ -168,7 +169,7 @@ class CapacityIndex:
 
     def line_keys(self) -> list[LineKey]:
         keys = (key_of(pool) for pools in self._pools.values() for pool in pools)
-        return sorted(key for key in keys if key.gpu_type != CONTROL)
+        return sorted(key for key in keys if key.gpu_type != CONTROL and not key.pool_id)
 
     def _lines_of(self, ask: Ask, grants: Iterable[Grant]) -> tuple[tuple[LineKey, int], ...]:
         """Of which lines wholly free hosts would be taken, and how many; nobody counts lines without promises."""
@@ -230,17 +231,18 @@ class CapacityIndex:
         ends = None if ask.ends_at is None else Lifetime(ask.at, ask.ends_at, self._holds)
         workers = self._grants(ask.region, ask.gpu_type, ask.gpus_per_node, ask.nodes, ends)
         control = self._grants(ask.region, CONTROL, 1, ask.control)
-        if workers is None or control is None:
+        pooled = self._grants(ask.region, ask.gpu_type, ask.gpus_per_node, ask.pool_nodes, apart=ask.pool_id)
+        if workers is None or control is None or pooled is None:
             return self._refusal(ask)
-        return Placement(tuple(workers), tuple(control), self._lines_of(ask, workers))
+        return Placement(tuple(workers), tuple(control), self._lines_of(ask, workers), tuple(pooled))
 
     def _grants(
-        self, region: str, gpu_type: str, gpus: int, nodes: int, life: Lifetime | None = None
+        self, region: str, gpu_type: str, gpus: int, nodes: int, life: Lifetime | None = None, apart: str = ""
     ) -> list[Grant] | None:
         """From the smallest hosts that can give them all; else from each size in turn."""
         if nodes <= 0:
             return []
-        pools = self._pools_for(region, gpu_type, gpus)
+        pools = self._pools_for(region, gpu_type, gpus, apart)
         free = [pool.free_nodes(gpus) for pool in pools]
         for pool, nodes_free in zip(pools, free, strict=True):
             if nodes_free >= nodes:
@@ -252,8 +254,8 @@ class CapacityIndex:
             grants += pool.grant(gpus, min(nodes_free, nodes - len(grants)), life)
         return grants
 
-    def _pools_for(self, region: str, gpu_type: str, gpus: int) -> list[Pool]:
-        return [pool for pool in self._pools.get((region, gpu_type), ()) if pool.slots >= gpus > 0]
+    def _pools_for(self, region: str, gpu_type: str, gpus: int, apart: str = "") -> list[Pool]:
+        return [pool for pool in self._pools.get((region, gpu_type, apart), ()) if pool.slots >= gpus > 0]
 
     @contextmanager
     def _without(self, avoid: Iterable[str]) -> Iterator[None]:
@@ -275,11 +277,21 @@ class CapacityIndex:
     def never(self, ask: Ask) -> Refusal | None:
         """The refusal that no amount of waiting would change, if there is one."""
         if ask.nodes <= self.total_nodes(ask.region, ask.gpu_type, ask.gpus_per_node) and (
-            ask.control <= self.total_nodes(ask.region, CONTROL, 1)
+            ask.control <= self.total_nodes(ask.region, CONTROL, 1) and not self._pool_lacks(ask)
         ):
             return None
         refusal = self._refusal(ask)
         return None if refusal.why is Why.NOT_NOW else refusal
+
+    def _pool_lacks(self, ask: Ask) -> bool:
+        """Whether the pool it draws from could not give it its nodes even when empty."""
+        own = self._pools_for(ask.region, ask.gpu_type, ask.gpus_per_node, ask.pool_id)
+        return ask.pool_nodes > sum(pool.total_nodes(ask.gpus_per_node) for pool in own)
+
+    def pool_stock(self, region: str, gpu_type: str, pool_id: str) -> tuple[int, int]:
+        """GPUs of a pool that are free, and that there are."""
+        own = self._pools_for(region, gpu_type, 1, pool_id)
+        return sum(pool.free_nodes(1) for pool in own), sum(pool.total_nodes(1) for pool in own)
 
     def free_nodes(self, region: str, gpu_type: str, gpus: int) -> int:
         return sum(pool.free_nodes(gpus) for pool in self._pools_for(region, gpu_type, gpus))
@@ -289,7 +301,7 @@ class CapacityIndex:
 
     def regions_by_free(self, gpu_type: str, gpus: int) -> list[tuple[str, int]]:
         """Every region that has such hosts, with its free nodes of this shape: most first, then by name."""
-        regions = [region for region, type_here in self._pools if type_here == gpu_type]
+        regions = [region for region, type_here, apart in self._pools if type_here == gpu_type and not apart]
         found = [(region, self.free_nodes(region, gpu_type, gpus)) for region in regions]
         return sorted(found, key=lambda pair: (-pair[1], pair[0]))
 
@@ -303,8 +315,8 @@ class CapacityIndex:
                 self.free_nodes(region, gpu_type, gpus),
                 self.total_nodes(region, gpu_type, gpus),
             )
-            for (region, gpu_type), pools in sorted(self._pools.items())
-            if gpu_type != CONTROL
+            for (region, gpu_type, apart), pools in sorted(self._pools.items())
+            if gpu_type != CONTROL and not apart
             for gpus in _shapes(pools)
         ]
 
@@ -332,11 +344,20 @@ class CapacityIndex:
             return Why.UNKNOWN_SHAPE, f"no host in {ask.region} can be a node of {shape}"
         if ask.nodes > total:
             return Why.NEVER, f"{ask.nodes} nodes of {shape} were asked; {ask.region} has {total} even when empty"
+        if self._pool_lacks(ask):
+            return (
+                Why.NEVER,
+                f"{ask.pool_nodes} nodes of {shape} are more than pool {ask.pool_id} ever has",
+            )
         control = self.total_nodes(ask.region, CONTROL, 1)
         if ask.control > control:
             return Why.NEVER, f"{ask.control} control slices are needed; {ask.region} has {control} even when empty"
         if ask.nodes > free:
             return Why.NOT_NOW, f"{ask.nodes} nodes of {shape} were asked; {free} of {total} are free in {ask.region}"
+        free_gpus, _ = self.pool_stock(ask.region, ask.gpu_type, ask.pool_id) if ask.pool_nodes else (0, 0)
+        if ask.pool_nodes * ask.gpus_per_node > free_gpus:
+            asked = f"{ask.pool_nodes} nodes of {shape} were asked of pool {ask.pool_id}"
+            return Why.NOT_NOW, f"{asked}; {free_gpus} GPUs of it are free"
         control = self.free_nodes(ask.region, CONTROL, 1)
         return Why.NOT_NOW, f"{ask.control} control slices are needed; {control} are free in {ask.region}"
 
@@ -347,7 +368,7 @@ def _every(slots: int) -> int:
 
 
 def key_of(pool: Pool) -> LineKey:
-    return LineKey(pool.region, pool.gpu_type, pool.slots)
+    return LineKey(pool.region, pool.gpu_type, pool.slots, pool.apart)
 
 
 def _gpu_type(host: Host) -> str:
@@ -356,8 +377,8 @@ def _gpu_type(host: Host) -> str:
 
 def _stands_at(leaf: Leaf, host: Host) -> bool:
     pool = leaf.pod.pool
-    known = (leaf.name, leaf.pod.name, pool.region, pool.gpu_type, pool.slots)
-    return known == (host.leaf, host.pod, host.region, _gpu_type(host), host.slots)
+    known = (leaf.name, leaf.pod.name, pool.region, pool.gpu_type, pool.slots, pool.apart)
+    return known == (host.leaf, host.pod, host.region, _gpu_type(host), host.slots, host.pool_id or "")
 
 
 def _shapes(pools: list[Pool]) -> list[int]:

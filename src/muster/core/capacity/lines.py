@@ -69,6 +69,12 @@ class Lines:
             ops.append(Replace(line.row))
         return ops
 
+    def write(self, key: LineKey) -> Op:
+        """The line moves on, whether anything is booked on it or not."""
+        line = self._known[key.id]
+        line.row = changed(line.row)
+        return Replace(line.row)
+
     def booking_guard(self, key: LineKey) -> Op:
         """The line with what may be reserved on it as counted now, held against a batch that books."""
         line = self._known[key.id]

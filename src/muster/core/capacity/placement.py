@@ -27,6 +27,8 @@ class Ask(NamedTuple):
     at: Instant = 0  # when it is asked
     promised: bool = False  # it was promised these hosts: no other promise stands against it
     spare: bool = False  # it repairs what was promised: the hosts kept back are for it
+    pool_id: str = ""  # hosts set apart, of which it gets
+    pool_nodes: int = 0  # so many, beside the others
 
 
 class Grant(NamedTuple):
@@ -38,15 +40,16 @@ class Grant(NamedTuple):
 
 
 class LineKey(NamedTuple):
-    """Whole hosts that are counted together in the calendar."""
+    """Whole hosts that are counted together in the calendar; those set apart by the pool that they are in."""
 
     region: str
     gpu_type: str
     slots: int
+    pool_id: str = ""
 
     @property
     def id(self) -> str:
-        return f"{self.region}:{self.gpu_type}:{self.slots}"
+        return ":".join((self.region, self.gpu_type, str(self.slots), *filter(None, (self.pool_id,))))
 
 
 class Placement(NamedTuple):
@@ -55,6 +58,7 @@ class Placement(NamedTuple):
     workers: tuple[Grant, ...]
     control: tuple[Grant, ...]
     lines: tuple[tuple[LineKey, int], ...] = ()
+    pooled: tuple[Grant, ...] = ()  # workers on hosts set apart; nobody else counts on those
 
 
 class Why(StrEnum):

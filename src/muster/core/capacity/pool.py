@@ -1,4 +1,4 @@
-"""Hosts of one region, GPU type and size, indexed by what is free on them.
+"""Hosts of one region, GPU type and size that are set apart for the same tenants, indexed by what is free on them.
 
 Everything here is a small integer used as a set: bit i of a leaf's mask is its i-th host, bit r of a bucket is the
 leaf (or pod) of rank r. Ranks follow names and positions follow host ids, so the order of choice is total and depends
@@ -134,7 +134,7 @@ class Pod:
 
 
 class Pool:
-    """All hosts of one region, GPU type and number of slots."""
+    """All hosts of one region, GPU type and number of slots; `apart` is the pool they are in, "" for everybody's."""
 
     __slots__ = (
         "_by_pod",
@@ -144,6 +144,7 @@ class Pool:
         "_whole",
         "_with_free",
         "alive",
+        "apart",
         "free_hosts",
         "free_slots",
         "gpu_type",
@@ -152,7 +153,8 @@ class Pool:
         "slots",
     )
 
-    def __init__(self, region: str, gpu_type: str, slots: int) -> None:
+    def __init__(self, region: str, gpu_type: str, slots: int, apart: str = "") -> None:
+        self.apart = apart
         self.region = region
         self.gpu_type = gpu_type
         self.slots = slots

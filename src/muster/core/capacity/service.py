@@ -12,22 +12,29 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from muster.contracts.store import CapacityChange, Find, Op, Store
 from muster.core.capacity.calendar import HORIZON, end_cell, first_cell
 from muster.core.capacity.index import CapacityIndex, Stock
 from muster.core.capacity.lines import KnownLine, Lines
 from muster.core.capacity.placement import Ask, Grant, LineKey, Placement, Refusal, Why
-from muster.errors import NeverFits, OutOfStock, Unavailable
+from muster.errors import NeverFits, OutOfStock, Protected, Unavailable
 from muster.model.base import Instant
-from muster.model.hosts import Host, Lease
+from muster.model.hosts import Host, Lease, Pool
 
 HOSTS_PER_READ: Final = 2_000
 LINES_PER_READ: Final = 2_000
 PLACEMENTS_PER_SYNC: Final = 16
 LINES_BEHIND_MAX: Final = 20_000
 """Further behind than this, reading the whole fleet anew is the shorter way."""
+
+
+class MovedLines(NamedTuple):
+    """Lines that lose or gain hosts, and what says so in the batch."""
+
+    keys: tuple[LineKey, ...]
+    ops: list[Op]
 
 
 class Capacity:
@@ -75,15 +82,22 @@ class Capacity:
         or in `refused` or `give_back`."""
         answer = self._decide(ask) if self._up_to_date() and self._lines_known(ask) else None
         if answer is None or isinstance(answer, Refusal):
-            await self.sync()
-            for key in self._index.keys_for(ask.region, ask.gpu_type, ask.gpus_per_node):
-                await self.lines.known(key, self._index)
+            await self._look_for(ask)
             answer = self._decide(ask)
         if isinstance(answer, Refusal):
             _refuse(ask, answer)
-        self._index.take(answer.workers, ask.ends_at)
+        self._index.take((*answer.workers, *answer.pooled), ask.ends_at)
         self._index.take(answer.control)
         return answer
+
+    async def _look_for(self, ask: Ask) -> None:
+        """Lines first, hosts after: a host that leaves its line is written with the line, so whoever has an older
+        version of the line is refused, and whoever has this one knows of the move."""
+        await self.sync()
+        while not self._lines_known(ask):
+            for key in self._index.keys_for(ask.region, ask.gpu_type, ask.gpus_per_node):
+                await self.lines.known(key, self._index)
+            await self.sync()
 
     def _decide(self, ask: Ask) -> Placement | Refusal:
         """Where, unless that would take what is promised to others."""
@@ -112,6 +126,19 @@ class Capacity:
     def guard(self, placement: Placement) -> list[Op]:
         """Goes into the batch that takes these grants: the calendar has not moved on since we looked."""
         return self.lines.guard(key for key, _ in placement.lines)
+
+    async def lines_of(self, hosts: Sequence[Host], *, leaving: bool, at: Instant) -> MovedLines:
+        """The calendar's lines of which these free hosts go (`leaving` everybody's for a pool), held against a batch
+        so that nobody else may have chosen them by an older look."""
+        keys = {LineKey(host.region, host.gpu_type, host.slots) for host in hosts}
+        for key in keys:
+            await self.lines.known(key, self._index)
+        await self.sync()
+        for key in keys if leaving else ():
+            going = sum(host.slots == key.slots for host in hosts)
+            if going > self.room(key, at, None):
+                raise Protected(f"{going} hosts cannot be set apart: what is left was promised to reservations")
+        return MovedLines(tuple(keys), [self.lines.write(key) for key in keys])
 
     def line_keys(self) -> list[LineKey]:
         """Every line of the calendar that has hosts, as of the last `sync`."""
@@ -150,7 +177,7 @@ class Capacity:
 
     def give_back(self, placement: Placement) -> None:
         """The batch was not submitted, or nobody knows how it ended: these hosts are read again before use."""
-        for host_id, slots, _ in placement.workers + placement.control:
+        for host_id, slots, _ in placement.workers + placement.control + placement.pooled:
             self._index.free(host_id, slots)
             self._doubtful.add(host_id)
         self.lines.doubt(key for key, _ in placement.lines)
@@ -159,6 +186,10 @@ class Capacity:
         """Free and total nodes by region, GPU type and GPUs per node, as of the last `sync`."""
         self._require_loaded()
         return self._index.summary()
+
+    def pool_stock(self, pool: Pool) -> tuple[int, int]:
+        """GPUs of a pool that are free, and that there are, as of the last `sync`."""
+        return self._index.pool_stock(pool.region, pool.gpu_type, pool.id)
 
     def regions_by_free(self, gpu_type: str, gpus: int) -> list[tuple[str, int]]:
         """(region, free nodes of this shape), most first, as of the last `sync`."""

@@ -60,11 +60,12 @@ class HostService:
         *,
         region: str | None = None,
         role: HostRole | None = None,
+        pool_id: str | None = None,
         cursor: str | None = None,
         limit: int | None = None,
     ) -> Page[Host]:
         require_operator(actor)
-        asked = {"region": region, "role": role}
+        asked = {"region": region, "role": role, "pool_id": pool_id}
         equals = {name: value for name, value in asked.items() if value is not None}
         return await page_of(self._store, Host, equals, cursor=cursor, limit=limit)
 

@@ -28,7 +28,11 @@ class Fleet:
 
     async def hosts(self, call: Call) -> Reply:
         page = await self._house.hosts.hosts(
-            call.actor, region=text(call, "region"), role=_role(text(call, "role")), **paging(call)
+            call.actor,
+            region=text(call, "region"),
+            role=_role(text(call, "role")),
+            pool_id=text(call, "pool_id"),
+            **paging(call),
         )
         return page_reply(page, views.Host)
 

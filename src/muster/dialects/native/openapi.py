@@ -38,6 +38,7 @@ QUERY: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "gpu_type": (_TEXT, "of this GPU type"),
     "days": ({"type": "integer", "minimum": 1, "maximum": 365, "default": 60}, "so many days from now on"),
     "role": ({"type": "string", "enum": ["gpu", "control"]}, "of this role"),
+    "pool_id": (_TEXT, "set apart in this pool"),
     "kind": (_TEXT, "about this noun: cluster, volume, …"),
     "resource_id": (_TEXT, "about this one"),
     "after": ({"type": "integer", "minimum": 0}, "only events after this number"),

@@ -11,7 +11,7 @@ from typing import Any, Final
 from muster.contracts.http import Call, Handler, Reply, Route, SocketRoute
 from muster.core.house import House
 from muster.dialects.native import billing as money
-from muster.dialects.native import calendar, problem, views, wire
+from muster.dialects.native import calendar, pools, problem, views, wire
 from muster.dialects.native.access import Access
 from muster.dialects.native.accounts import Accounts
 from muster.dialects.native.catalog import Shelf
@@ -132,7 +132,7 @@ def fleet_rows(h: Fleet) -> Sequence[Route]:
     return (
         row("GET", "/fleet", h.fleet, "What the fleet is made of", gives=v.Fleet),
         row("GET", "/capacity", h.capacity, "Free and total nodes by shape", gives=v.Listing[v.Room]),
-        row("GET", "/hosts", h.hosts, "Hosts", gives=hosts, query=("region", "role", *PAGE)),
+        row("GET", "/hosts", h.hosts, "Hosts", gives=hosts, query=("region", "role", "pool_id", *PAGE)),
         row("POST", "/hosts", h.import_hosts, "Import hosts", takes=w.HostImport, gives=hosts, status=201),
         row("GET", "/hosts/{id}", h.host, "One host, by id or name", gives=v.Host),
         row("POST", "/hosts/{id}/cordon", h.cordon, "Put nothing new on it", takes=w.Cordon, gives=v.Host),
@@ -150,6 +150,26 @@ def fleet_rows(h: Fleet) -> Sequence[Route]:
             fault_free=True,
         ),
         row("DELETE", "/faults/{id}", h.clear, "End a fault", status=204, also=(422,), fault_free=True),
+    )
+
+
+def pool_rows(h: pools.Pools) -> Sequence[Route]:
+    p, one = pools, "/pools/{id}"
+    whole: dict[str, Any] = {"gives": p.PoolView}
+    return (
+        row(
+            "GET",
+            "/pools",
+            h.list,
+            "Pools of hosts set apart",
+            gives=views.Listing[p.PoolView],
+            query=("name", *PAGE),
+        ),
+        row("POST", "/pools", h.create, "Make a pool", takes=p.NewPool, status=201, **whole),
+        row("GET", one, h.get, "One pool", **whole),
+        row("DELETE", one, h.delete, "Remove a pool without hosts", status=204),
+        row("POST", f"{one}/hosts", h.add, "Set free hosts apart", takes=p.PoolHosts, also=(422,), **whole),
+        row("DELETE", f"{one}/hosts/{{host_id}}", h.remove, "Give a free host back to all", **whole),
     )
 
 
@@ -381,6 +401,7 @@ class Native:
             *account_rows(Accounts(house)),
             *catalog_rows(house),
             *fleet_rows(Fleet(house)),
+            *pool_rows(pools.Pools(house)),
             *calendar_rows(calendar.Calendar(house)),
             *cluster_rows(Clusters(house, watch)),
             *volume_rows(Volumes(house, watch)),

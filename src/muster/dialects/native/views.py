@@ -180,6 +180,7 @@ class Host(View, frozen=True, kw_only=True):
     cordoned: bool
     cordon_reason: str
     health: HostHealth
+    pool_id: str | None
     created_at: Stamp
 
 

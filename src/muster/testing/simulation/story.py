@@ -232,6 +232,15 @@ async def the_operator_furnishes(story: Story) -> None:
     story.ids["project"] = project["id"]
 
 
+async def hosts_are_set_apart(story: Story) -> None:
+    """pool.write: made, filled with the one host that is nobody's, emptied and gone"""
+    wish = {"name": "apart", "region": REGION, "gpu_type": GPU_TYPE, "project_id": story.ids["project"]}
+    pool = await story.ask("POST", "/pools", wish, once="pool")
+    await story.ask("POST", f"/pools/{pool['id']}/hosts", {"hosts": ["gpu-3"]})
+    await story.ask("DELETE", f"/pools/{pool['id']}/hosts/gpu-3")
+    await story.ask("DELETE", f"/pools/{pool['id']}", also=(404,))
+
+
 async def a_tenant_comes_in(story: Story) -> None:
     """key.write, access.write"""
     await story.as_tenant()
@@ -396,6 +405,7 @@ async def everything_goes(story: Story) -> None:
 
 ACTS: Final[tuple[Callable[[Story], Awaitable[None]], ...]] = (
     the_operator_furnishes,
+    hosts_are_set_apart,
     a_tenant_comes_in,
     a_volume_is_made,
     a_cluster_starts_with_a_bad_host,
