@@ -221,6 +221,7 @@ async def assemble(settings: Settings, closing: AsyncExitStack) -> Running:
         objects=None if gateway is None else gateway.store,
         terms=Terms(settings.unfunded_grace_hours * HOUR, settings.credit_warning_hours * HOUR),
         scaling=_scaling(settings),
+        notice_ms=settings.preemption_notice_seconds * SECOND,
     )
     closing.push_async_callback(house.accounts.close)
     if settings.answers:

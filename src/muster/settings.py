@@ -173,6 +173,14 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "How long a grown worker may be idle.",
     ),
     _number("autoscale_cool_down_seconds", "60", "seconds", 1, 86_400, "Between two changes of size by the queue."),
+    _number(
+        "preemption_notice_seconds",
+        "300",
+        "seconds",
+        1,
+        86_400,
+        "How long jobs on preemptible GPUs are told before their node is taken back.",
+    ),
     _number("event_retention_days", "90", "days", 1, 36_500, "How long the event log is kept."),
     Setting(
         "object_storage",
@@ -226,6 +234,7 @@ class Settings:
     credit_warning_hours: int
     autoscale_idle_seconds: int
     autoscale_cool_down_seconds: int
+    preemption_notice_seconds: int
     event_retention_days: int
     object_storage: str
     failpoint: str | None

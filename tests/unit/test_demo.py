@@ -45,7 +45,7 @@ def test_every_shape_has_a_price_by_the_hour_and_by_term_everywhere() -> None:
     for region in REGIONS:
         assert prices["volume", region] == 1
         for gpus in SHAPES:
-            assert all(prices[f"{gpus}x{gpu_type}", region] == 4 for gpu_type in GPUS)
+            assert all(prices[f"{gpus}x{gpu_type}", region] == 5 for gpu_type in GPUS)
 
 
 @pytest.mark.parametrize(("hosts", "least"), [(1, 0), (7, 0), (28, 1), (63, 2), (64, 2), (1_000, 2)])

@@ -21,6 +21,18 @@ def autoscale(cluster: Thing) -> str:
     return f"{said['gpus']} of at most {said['max_gpus']} GPUs" if said else ""
 
 
+def preemptible(cluster: Thing) -> str:
+    lent = cluster["preemptible"]
+    return f"{lent['allocated']} of {lent['wished']} GPUs wished for" if any(lent.values()) else ""
+
+
+def given_back(node: Thing) -> str:
+    """On what terms a node is held, if not on its cluster's own."""
+    if node["share"] != "preemptible":
+        return "" if node["share"] == "own" else node["share"]
+    return f"preemptible until {node['reclaim_at']}" if node["reclaim_at"] else "preemptible"
+
+
 CLUSTER = Shown(
     "cluster",
     lambda client: client.clusters,
@@ -42,6 +54,7 @@ CLUSTER = Shown(
         ("STUCK", "stuck"),
         ("TYPE", "type"),
         ("GPUS", size),
+        ("PREEMPTIBLE", preemptible),
         ("WORKERS", "workers"),
         ("AUTOSCALE", autoscale),
         ("INSTANCE TYPE", "instance_type"),
@@ -75,6 +88,7 @@ def node_table(session: Session, nodes: list[Thing]) -> str:
         ("HOST", "host_name"),
         ("ADDRESS", "address"),
         ("GPUS", "gpus"),
+        ("SHARE", given_back),
         ("BECAUSE", "because"),
     ]
     return table(nodes, columns) if nodes else "no nodes"
@@ -160,6 +174,7 @@ def done(session: Session, changed: Thing, wait: bool, timeout: float) -> None:
 @click.argument("name_or_id")
 @click.option("--gpus", type=click.IntRange(1), help="The new total.")
 @click.option("--autoscale-max", type=click.IntRange(0), help="GPUs it may grow to by itself; 0 = none but its own.")
+@click.option("--preemptible", "preemptible_gpus", type=click.IntRange(0), help="More, while hosts are idle.")
 @click.option("--failover/--no-failover", default=None, help="Replace dead workers without asking.")
 @click.option("--protect/--no-protect", "deletion_protection", default=None, help="Refuse deletion.")
 @click.option("--image", "image_id", help="Another image.")
@@ -173,6 +188,7 @@ def update(
     name_or_id: str,
     gpus: int | None,
     autoscale_max: int | None,
+    preemptible_gpus: int | None,
     failover: bool | None,
     deletion_protection: bool | None,
     image_id: str | None,
@@ -188,6 +204,7 @@ def update(
         if_version=if_version,
         gpus=gpus,
         autoscale=None if autoscale_max is None else {"max_gpus": autoscale_max},
+        preemptible_gpus=preemptible_gpus,
         failover=failover,
         deletion_protection=deletion_protection,
         image_id=image_id,

@@ -56,6 +56,13 @@ def body_from(file: str | None) -> Thing:
 @click.option(
     "--autoscale-max", type=click.IntRange(1), help="GPUs it may grow to by itself while jobs wait for them."
 )
+@click.option(
+    "--preemptible",
+    "preemptible_gpus",
+    type=click.IntRange(0),
+    metavar="GPUS",
+    help="So many more while hosts are idle; they are given back after notice.",
+)
 @click.option("--region", help="Where; the one with most room when not given.")
 @click.option("--image", "image_id", help="The newest of the region when not given.")
 @click.option(
@@ -97,6 +104,7 @@ def body(session: Session, name: str, flags: dict[str, Any]) -> Thing:
         "gpu_type": flags["gpu_type"],
         "gpus_per_node": flags["gpus_per_node"],
         "autoscale": {"max_gpus": flags["autoscale_max"]} if flags["autoscale_max"] else None,
+        "preemptible_gpus": flags["preemptible_gpus"],
         "region": flags["region"],
         "image_id": flags["image_id"],
         "ends_at": flags["ends_at"],

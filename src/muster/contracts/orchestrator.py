@@ -8,6 +8,7 @@
 | nodes refuse a plan with an older generation | yes |
 | no call waits: `converge` and `test` start or continue the work and say how far it is | yes |
 | drain precedes expel unless forced, and force leaves an event (the caller writes it) | yes |
+| whoever is warned takes no new work, and old work gets a signal it can catch; only evict ends it | yes |
 | unreachable is *unknown*, never *gone* | yes |
 | a call with an older token than one already seen for that cluster raises `FencedOff` | yes |
 | a job is in the `queue` only while it waits for machines and asks GPUs: not held, delayed or dependent ones | yes |
@@ -47,6 +48,7 @@ class Feature(StrEnum):
     OPERATOR_VERSIONS = "operator_versions"
     SECURITY_GROUPS = "security_groups"
     RESERVED_IP = "reserved_ip"
+    PREEMPTIBLE = "preemptible"
 
 
 class Member(Part, frozen=True, kw_only=True):
@@ -155,6 +157,13 @@ class Orchestrator(Protocol):
         """Run (or look at) the acceptance tests of this `run`; the same run twice is one run."""
 
     async def drain(self, target: Target, node_ids: Sequence[str], because: str, fence: Fence) -> None: ...
+
+    async def warn(self, target: Target, node_ids: Sequence[str], because: str, fence: Fence) -> None:
+        """Drain these nodes, and let what runs there know that it will be cut short: a signal it can catch. What has
+        ended by then, or ends of the signal itself, is not lost but queued again."""
+
+    async def evict(self, target: Target, node_ids: Sequence[str], fence: Fence) -> None:
+        """The notice is over: what still runs on these nodes ends and is queued again; soon nothing runs there."""
 
     async def admit(self, target: Target, node_ids: Sequence[str], fence: Fence) -> None:
         """Take drained nodes back into service."""

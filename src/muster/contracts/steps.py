@@ -38,6 +38,9 @@ class Step(StrEnum):
     CALENDAR_WRITE = "calendar.write"
     RESERVATION_ACCEPT = "reservation.accept"
     RESERVATION_RECORD = "reservation.record"
+    # preemptible hosts
+    PREEMPTION_GRANT = "preemption.grant"
+    PREEMPTION_RECLAIM = "preemption.reclaim"
     # health
     REMEDIATION_WISH = "remediation.wish"
     REMEDIATION_RECORD = "remediation.record"
@@ -57,6 +60,8 @@ class Step(StrEnum):
     SUBSTRATE_ABSENT = "substrate.ensure_absent"
     ORCHESTRATOR_CONVERGE = "orchestrator.converge"
     ORCHESTRATOR_DRAIN = "orchestrator.drain"
+    ORCHESTRATOR_WARN = "orchestrator.warn"
+    ORCHESTRATOR_EVICT = "orchestrator.evict"
     ORCHESTRATOR_EXPEL = "orchestrator.expel"
     ORCHESTRATOR_ADMIT = "orchestrator.admit"
     ORCHESTRATOR_TEST = "orchestrator.test"

@@ -166,11 +166,16 @@ def settled_id(*words: str) -> str:
     return str(uuid.UUID(bytes=digest[:16], version=4))
 
 
+PREEMPTIBLE_PERCENT: Final = 40
+"""What a preemptible hour costs, of one that nobody takes back."""
+
+
 def _prices(region: str, percent: int, now: Instant) -> Iterator[Price]:
     for gpu_type, facts in GPUS.items():
         for gpus in SHAPES:
             hour = facts.micro_per_gpu_hour * gpus * percent // 100
             yield _price(f"{gpus}x{gpu_type}", region, hour, now)
+            yield _preemptible(f"{gpus}x{gpu_type}", region, hour * PREEMPTIBLE_PERCENT // 100, now)
             for days, discounted in COMMITMENTS:
                 yield _price(f"{gpus}x{gpu_type}", region, hour * 24 * days * discounted // 100, now, days)
     yield Price(
@@ -192,6 +197,17 @@ def _price(item: str, region: str, micro: int, now: Instant, days: int = 0) -> P
         billing="reserved" if days else "on_demand",
         committed_days=days,
         unit="term" if days else "node_hour",
+        micro=micro,
+        valid_from=now,
+    )
+
+
+def _preemptible(item: str, region: str, micro: int, now: Instant) -> Price:
+    return Price(
+        id=f"{item}.{region}.preemptible",
+        item=item,
+        region=region,
+        billing="preemptible",
         micro=micro,
         valid_from=now,
     )

@@ -25,11 +25,13 @@ from muster.core.billing.purse import HousePurse
 from muster.core.billing.reconcile import BillingReconciler
 from muster.core.billing.service import BillingService
 from muster.core.capacity.pools import PoolService
+from muster.core.capacity.preemption import NOTICE
 from muster.core.capacity.reconcile import ReservationReconciler
 from muster.core.capacity.reservations import Reservations
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
 from muster.core.clusters.autoscale import Scaling
+from muster.core.clusters.lending import PreemptionReconciler
 from muster.core.clusters.reconcile import ClusterReconciler
 from muster.core.clusters.requests import RequestReader
 from muster.core.clusters.service import ClusterService
@@ -43,6 +45,7 @@ from muster.core.numbers import Numbers
 from muster.core.objects.service import ObjectService
 from muster.core.volumes.reconcile import VolumeReconciler
 from muster.core.volumes.service import VolumeService
+from muster.model.base import Instant
 
 
 class FleetFacts(NamedTuple):
@@ -75,6 +78,7 @@ class House:
     billing: BillingService
     terms: Terms
     scaling: Scaling
+    notice_ms: Instant
     events: EventReader
     faults: FaultDesk | None  # for the wire's own faults; who asks for one goes through `trouble`
     trouble: FaultService
@@ -93,6 +97,7 @@ def build_house(
     issuers: IssuerCheck | None = None,
     terms: Terms = Terms(),
     scaling: Scaling = Scaling(),
+    notice_ms: Instant = NOTICE,
     archive: Archive | None = None,
     objects: ObjectStore | None = None,
 ) -> House:
@@ -113,7 +118,7 @@ def build_house(
         pools=PoolService(store, clock, entropy, capacity),
         access=AccessService(store, clock, entropy, pools),
         volumes=VolumeService(store, clock, entropy, catalog, purse),
-        clusters=ClusterService(store, clock, entropy, catalog, capacity, orchestrator, issuers, purse),
+        clusters=ClusterService(store, clock, entropy, catalog, capacity, orchestrator, issuers, purse, notice_ms),
         requests=RequestReader(store),
         numbers=Numbers(store),
         health=RemediationService(store, clock, entropy),
@@ -122,6 +127,7 @@ def build_house(
         billing=BillingService(store, clock, entropy),
         terms=terms,
         scaling=scaling,
+        notice_ms=notice_ms,
         events=EventReader(store),
         faults=faults,
         trouble=FaultService(store, clock, faults),
@@ -146,6 +152,10 @@ def reconcilers_of(
             orchestrator,
             HousePurse(house.store, house.clock),
             house.scaling,
+            house.notice_ms,
+        ),
+        PreemptionReconciler(
+            house.store, house.clock, house.entropy, house.catalog, house.capacity, orchestrator, house.notice_ms
         ),
         HealthReconciler(house.store, house.clock, house.entropy),
         BillingReconciler(house.store, house.clock, house.entropy, house.terms),

@@ -82,6 +82,12 @@ class _Orchestrator(_Through):
     async def drain(self, target: Target, node_ids: Sequence[str], because: str, fence: Fence) -> None:
         await self._at(Step.ORCHESTRATOR_DRAIN, lambda: self._behind.drain(target, node_ids, because, fence))
 
+    async def warn(self, target: Target, node_ids: Sequence[str], because: str, fence: Fence) -> None:
+        await self._at(Step.ORCHESTRATOR_WARN, lambda: self._behind.warn(target, node_ids, because, fence))
+
+    async def evict(self, target: Target, node_ids: Sequence[str], fence: Fence) -> None:
+        await self._at(Step.ORCHESTRATOR_EVICT, lambda: self._behind.evict(target, node_ids, fence))
+
     async def admit(self, target: Target, node_ids: Sequence[str], fence: Fence) -> None:
         await self._at(Step.ORCHESTRATOR_ADMIT, lambda: self._behind.admit(target, node_ids, fence))
 

@@ -17,7 +17,9 @@ MONTH_HOURS: Final = 730
 """A month of storage, in hours: a year has 8,760, whatever its months are called."""
 UNIT_MS: Final[dict[str, int]] = {"node_hour": HOUR, "gib_month": MONTH_HOURS * HOUR}
 """The units that are charged by time; a term is charged by contract."""
-METERED: Final = ("on_demand",)
+ON_DEMAND: Final = "on_demand"
+PREEMPTIBLE: Final = "preemptible"
+METERED: Final = (ON_DEMAND, PREEMPTIBLE)
 """The billing types that are charged by what was served; the others are paid for by their contracts."""
 
 REVENUE: Final = "operator:revenue"

@@ -196,6 +196,13 @@ class AccessFacts(Part, frozen=True, kw_only=True):
     simulated: bool = False
 
 
+class Loans(Part, frozen=True, kw_only=True):
+    """What became of a cluster's preemptible workers so far: who is fair to whom is weighed by it."""
+
+    reclaimed: int = 0  # how many were asked back
+    last_at: Instant = 0  # when it last got some
+
+
 class ClusterStatus(Part, frozen=True, kw_only=True):
     """What we observe. Only the reconciler writes it."""
 
@@ -208,6 +215,7 @@ class ClusterStatus(Part, frozen=True, kw_only=True):
     first_ready_at: Instant | None = None
     replacements: int = 0
     rules_digest: str = ""  # of the packet rules last applied
+    loans: Loans = Loans()
     tests: tuple[CheckResult, ...] = ()
     access: AccessFacts = AccessFacts()
     scaled_at: Instant | None = None  # when it last grew or shrank by its queue
@@ -233,6 +241,8 @@ class Cluster(Noun, frozen=True, kw_only=True):
     created_by: str = ""
     created_at: Instant
     updated_at: Instant
+    preemptible_line: str | None = None  # the line whose idle hosts it wishes for, or still holds some of
+    short_line: str | None = None  # the line whose hosts its own workers wait for
 
     @property
     def ends_at(self) -> Instant | None:
@@ -306,7 +316,8 @@ class Node(Noun, frozen=True, kw_only=True):
     created_at: Instant
     gone_at: Instant | None = None
     share: Share = Share.OWN
-    reclaim_at: Instant | None = None  # of a preemptible one under notice: when it must be gone
+    reclaim_at: Instant | None = None  # of a preemptible one that is asked back: when it must be gone
+    warned_at: Instant | None = None  # when its work was told so: the notice runs from here
 
     def advance(self, phase: NodePhase, *, because: str, at: Instant) -> Node:
         if phase not in NODE_MOVES[self.phase]:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 from muster.model.base import Instant, Noun
+
+ANY_TIME: Final = 0
+"""The end of a preemptible lease: whenever somebody asks. To the calendar such a host is free."""
 
 
 class HostRole(StrEnum):

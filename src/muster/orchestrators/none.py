@@ -43,6 +43,12 @@ class NoOrchestrator:
     async def drain(self, target: Target, node_ids: Sequence[str], because: str, fence: Fence) -> None:
         """There is nothing to drain."""
 
+    async def warn(self, target: Target, node_ids: Sequence[str], because: str, fence: Fence) -> None:
+        """There is nobody to warn."""
+
+    async def evict(self, target: Target, node_ids: Sequence[str], fence: Fence) -> None:
+        """There is nothing to end."""
+
     async def admit(self, target: Target, node_ids: Sequence[str], fence: Fence) -> None:
         _never()
 

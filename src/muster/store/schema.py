@@ -176,6 +176,8 @@ _DECLARED: Final = (
         {"cluster_live_name": "project_id live_name"},
         _index("cluster_by_project", "project_id created_at id", _ALIVE),
         _index("cluster_alive", "created_at id", _ALIVE),
+        _index("cluster_preemptible", "preemptible_line", "preemptible_line IS NOT NULL"),
+        _index("cluster_short", "short_line", "short_line IS NOT NULL"),
     ),
     _table(
         Node,

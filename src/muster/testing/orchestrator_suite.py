@@ -239,6 +239,20 @@ class OrchestratorSuite:
         await rig.orchestrator.expel(forced, [node], fence(target))
         await until_standing(rig, target, node, Standing.ABSENT)
 
+    @law()
+    async def test_who_is_warned_takes_no_new_work_and_who_is_evicted_has_none(self, rig: OrchestratorRig) -> None:
+        target = await running(rig, 2)
+        node, other = worker_ids(target)
+        for _ in range(2):
+            await rig.orchestrator.warn(target, [node], "others need it", fence(target))
+        await until_standing(rig, target, node, Standing.DRAINING, Standing.DRAINED)
+        for _ in range(2):
+            await rig.orchestrator.evict(target, [node], fence(target))
+        await until_standing(rig, target, node, Standing.DRAINED, Standing.DOWN)
+        assert (await rig.orchestrator.observe(target))[other] is Standing.IDLE
+        await rig.orchestrator.expel(without(target, node), [node], fence(target))
+        await until_standing(rig, target, node, Standing.ABSENT)
+
     @law(Capability.CAN_KILL_HOST)
     async def test_a_dead_node_is_down_and_holds_up_nobody(self, rig: OrchestratorRig) -> None:
         target = await running(rig, 2)
@@ -286,6 +300,10 @@ class OrchestratorSuite:
             await rig.orchestrator.converge(replace(target, generation=9), zombie)
         with pytest.raises(FencedOff):
             await rig.orchestrator.drain(target, [node], "late", zombie)
+        with pytest.raises(FencedOff):
+            await rig.orchestrator.warn(target, [node], "late", zombie)
+        with pytest.raises(FencedOff):
+            await rig.orchestrator.evict(target, [node], zombie)
         with pytest.raises(FencedOff):
             await rig.orchestrator.expel(without(target, node), [node], zombie)
         with pytest.raises(FencedOff):

@@ -7,6 +7,7 @@ At most one interval is open per resource and class. A batch that moves nobody i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
@@ -16,15 +17,14 @@ from muster.contracts.store import Batch, Find, Insert, Op, Replace, Store, Wake
 from muster.core.billing.booking import closing_ops, refund_entry
 from muster.core.billing.rates import PriceBook
 from muster.model.base import SECOND, Instant
-from muster.model.billing import METERED, Contract, LedgerEntry, Usage, UsageClass
+from muster.model.billing import METERED, ON_DEMAND, PREEMPTIBLE, Contract, LedgerEntry, Usage, UsageClass
 from muster.model.catalog import Price
-from muster.model.clusters import Cluster, Node, NodeRole
+from muster.model.clusters import Cluster, Node, NodeRole, Share
 from muster.model.phases import PROVISIONING, SERVING, STOPPED, NodePhase, Phase, VolumePhase
 from muster.model.volumes import Volume
 
 KIND: Final = "billing"
 VOLUME_ITEM: Final = "volume"
-ON_DEMAND: Final = "on_demand"
 RECKON_AFTER: Final = 2 * SECOND
 """How soon after a change an account's end of credit is reckoned anew: many changes become one reckoning."""
 
@@ -47,13 +47,14 @@ def cluster_levels(cluster: Cluster, nodes: Iterable[Node]) -> Levels:
     spec = cluster.spec
     if cluster.phase in STOPPED:
         return {(UsageClass.PAUSED, spec.billing): spec.workers}
-    classes: dict[UsageClass, int] = {}
-    for node in nodes:
-        if node.role is NodeRole.WORKER and node.phase is not NodePhase.GONE:
-            its = _node_class(cluster.phase, node.phase)
-            classes[its] = classes.get(its, 0) + 1
+    workers = [node for node in nodes if node.role is NodeRole.WORKER and node.phase is not NodePhase.GONE]
+    classes, lent = Counter[UsageClass](), Counter[UsageClass]()
+    for node in workers:
+        mine = lent if node.share is Share.PREEMPTIBLE else classes
+        mine[_node_class(cluster.phase, node.phase)] += 1
     levels: dict[Level, int] = {(its, str(spec.billing)): n for its, n in classes.items()}
-    serving = classes.get(UsageClass.SERVING, 0)
+    levels |= {(its, PREEMPTIBLE): n for its, n in lent.items()}
+    serving = classes[UsageClass.SERVING]
     if spec.reserved_workers is not None and serving > spec.reserved_workers:
         levels[UsageClass.SERVING, spec.billing] = spec.reserved_workers
         levels[UsageClass.SERVING, ON_DEMAND] = serving - spec.reserved_workers

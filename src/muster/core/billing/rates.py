@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from muster.model.base import DAY, HOUR, Instant
-from muster.model.billing import MONTH_HOURS, UNIT_MS, Usage
+from muster.model.billing import MONTH_HOURS, ON_DEMAND, PREEMPTIBLE, UNIT_MS, Usage
 from muster.model.catalog import Price
 
 _WHOLE: Final = MONTH_HOURS * HOUR
@@ -37,8 +37,13 @@ class PriceBook:
                 self._by_item[price.item, price.region, price.billing].append(price)
 
     def of(self, item: str, region: str, billing: str) -> Sequence[Price]:
-        """From the first to the last; of two that begin together the later one holds."""
-        return self._by_item.get((item, region, billing), ())
+        """From the first to the last; of two that begin together the later one holds. Preemptible hosts cost what
+        others do until they have a price of their own."""
+        mine = self._by_item.get((item, region, billing), [])
+        if billing != PREEMPTIBLE:
+            return mine
+        plain = self._by_item.get((item, region, ON_DEMAND), [])
+        return [price for price in plain if not mine or price.valid_from < mine[0].valid_from] + mine
 
     def at(self, item: str, region: str, billing: str, at: Instant) -> Price | None:
         begun = [price for price in self.of(item, region, billing) if price.valid_from <= at]

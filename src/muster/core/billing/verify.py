@@ -15,7 +15,18 @@ from typing import Final, NamedTuple
 
 from muster.contracts.store import Find, Store
 from muster.model.base import Instant, N
-from muster.model.billing import METERED, UNIT_MS, Book, Contract, EntryKind, LedgerEntry, Usage, UsageClass
+from muster.model.billing import (
+    METERED,
+    ON_DEMAND,
+    PREEMPTIBLE,
+    UNIT_MS,
+    Book,
+    Contract,
+    EntryKind,
+    LedgerEntry,
+    Usage,
+    UsageClass,
+)
 from muster.model.catalog import Price
 from muster.model.clusters import Cluster, Node, NodeRole
 from muster.model.events import Event
@@ -145,13 +156,12 @@ def _cost(usage: Usage, until: Instant, prices: Iterable[Price]) -> int:
     """Second by second, so to say: each price for as long as it was the last one whose time had come."""
     if usage.usage_class is not UsageClass.SERVING or usage.billing not in METERED:
         return 0
-    mine = [
-        price
-        for price in prices
-        if (price.item, price.region, price.billing) == (usage.item, usage.region, usage.billing)
-        and price.unit in UNIT_MS
-        and price.committed_days == 0
-    ]
+    timed = [price for price in prices if (price.item, price.region) == (usage.item, usage.region)]
+    timed = [price for price in timed if price.unit in UNIT_MS and price.committed_days == 0]
+    mine = [price for price in timed if price.billing == usage.billing]
+    if usage.billing == PREEMPTIBLE:  # what others cost, until it has a price of its own
+        first = min((price.valid_from for price in mine), default=until)
+        mine += [price for price in timed if price.billing == ON_DEMAND and price.valid_from < first]
     mine.sort(key=lambda price: (price.valid_from, price.number, price.id))
     total = Fraction(0)
     for at, price in enumerate(mine):

@@ -38,6 +38,10 @@ class Holds:
         for slots, ends_at in held:
             self.put(host_id, slots, ends_at)
 
+    def known(self) -> list[str]:
+        """Hosts of which some end is known."""
+        return list(self._by_host)
+
     def fits_at(self, host_id: str, free: int, gpus: int, now: Instant) -> Instant | None:
         """When this host will have so many slots free, if its known ends say so."""
         count = free.bit_count()

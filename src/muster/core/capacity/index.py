@@ -19,7 +19,7 @@ from muster.core.capacity.holds import Holds, Lifetime
 from muster.core.capacity.placement import Ask, Grant, LineKey, Placement, Refusal, Why
 from muster.core.capacity.pool import Leaf, Pool, bits
 from muster.model.base import Instant
-from muster.model.hosts import Host, HostHealth, HostRole
+from muster.model.hosts import ANY_TIME, Host, HostHealth, HostRole
 
 CONTROL = ""
 """The GPU type of hosts without GPUs."""
@@ -295,6 +295,17 @@ class CapacityIndex:
 
     def free_nodes(self, region: str, gpu_type: str, gpus: int) -> int:
         return sum(pool.free_nodes(gpus) for pool in self._pools_for(region, gpu_type, gpus))
+
+    def free_hosts(self, key: LineKey) -> int:
+        """Hosts of a line that nobody holds any part of."""
+        pools = self._pools_for(key.region, key.gpu_type, key.slots)
+        return sum(pool.free_hosts[pool.slots] for pool in pools if key_of(pool) == key)
+
+    def lent_hosts(self, key: LineKey) -> int:
+        """Hosts of a line that can be asked back at any time."""
+        leaves = ((host_id, self._leaf_of.get(host_id)) for host_id in self._holds.known())
+        mine = [host_id for host_id, leaf in leaves if leaf is not None and key_of(leaf.pod.pool) == key]
+        return sum(self._holds.end_of(host_id, self.taken(host_id)) == ANY_TIME for host_id in mine)
 
     def total_nodes(self, region: str, gpu_type: str, gpus: int) -> int:
         return sum(pool.total_nodes(gpus) for pool in self._pools_for(region, gpu_type, gpus))

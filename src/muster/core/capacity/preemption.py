@@ -16,6 +16,10 @@ from typing import Final, NamedTuple
 
 from muster.model.base import MINUTE, Instant
 
+NOTICE: Final = 5 * MINUTE
+"""How long work is told before its host is taken back, when the operator says nothing else."""
+MARGIN: Final = 2 * MINUTE
+"""How much earlier than that the calendar is looked at: for powering off, and for looking now and then only."""
 RESTART: Final = 10 * MINUTE
 """What being taken back costs whoever had hardly begun: to be queued, placed and started again."""
 

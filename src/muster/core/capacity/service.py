@@ -149,6 +149,24 @@ class Capacity:
         keys = self._index.keys_for(region, gpu_type, gpus)
         return next((key for key in keys if key.slots == gpus), None)
 
+    def line_for(self, region: str, gpu_type: str, gpus: int) -> LineKey | None:
+        """The line that nodes of so many GPUs come from: its hosts whole, or the largest hosts there are."""
+        keys = self._index.keys_for(region, gpu_type, gpus)
+        return next((key for key in keys if key.slots == gpus), keys[-1] if keys else None)
+
+    def free_hosts(self, key: LineKey) -> int:
+        return self._index.free_hosts(key)
+
+    def reclaimable(self, ask: Ask) -> int:
+        """Hosts that would have to be asked back for this to fit; 0 when that would not help."""
+        key = self.line_for(ask.region, ask.gpu_type, ask.gpus_per_node)
+        if key is None:
+            return 0
+        lacking = ask.nodes - self._index.free_nodes(ask.region, ask.gpu_type, ask.gpus_per_node)
+        hosts = -(-lacking // (key.slots // ask.gpus_per_node))
+        promised = not ask.promised and hosts + self.free_hosts(key) > self.room(key, ask.at, ask.ends_at)
+        return 0 if hosts > self._index.lent_hosts(key) or promised else max(0, hosts)
+
     async def open_for_booking(self, key: LineKey) -> KnownLine:
         """The line with counts good enough to give a promise on."""
         await self.sync()

@@ -85,6 +85,19 @@ def check_autoscale(
     return Autoscale(max_workers=wish.max_gpus // shape.gpus)
 
 
+def check_preemptible(gpus: int, type: ClusterType, shape: InstanceType, orchestrator: Orchestrator) -> int:
+    """The number of preemptible workers for so many GPUs."""
+    field = "preemptible_gpus"
+    workers, rest = divmod(gpus, shape.gpus)
+    if rest or workers < 0:
+        raise Invalid(f"{field} must be a multiple of {shape.gpus}", field=field)
+    if workers > WORKERS_MAX:
+        raise Invalid(f"a cluster has at most {WORKERS_MAX} preemptible workers", field=field)
+    if workers and Feature.PREEMPTIBLE not in (orchestrator.features(type) or frozenset()):
+        raise Unsupported(f"preemptible GPUs cannot be had on a {type} cluster", field=field, hint="only with Slurm")
+    return workers
+
+
 def choose_image(command: CreateCluster, region: str, catalog: Catalog) -> Image:
     image = catalog.images.get(command.image_id) if command.image_id else catalog.newest_image(region)
     if image is None or image.region != region:

@@ -39,6 +39,7 @@ class CreateCluster(Part, frozen=True, kw_only=True):
     gpu_type: str
     gpus: int
     gpus_per_node: int = 0
+    preemptible_gpus: int = 0  # beside `gpus`, on hosts that are idle, given back after notice
     single_node: bool = False
     autoscale: AutoscaleWish | None = None
     image_id: str = ""
@@ -68,6 +69,7 @@ class UpdateCluster(Part, frozen=True, kw_only=True):
     name: str | None = None
     gpus: int | None = None
     autoscale: AutoscaleWish | None = None
+    preemptible_gpus: int | None = None
     leave_first: tuple[str, ...] | None = None
     force: bool = False
     config: ClusterConfig | None = None

@@ -21,12 +21,14 @@ from muster.contracts.store import Batch, Find, Insert, Op, Store, Wake
 from muster.core.accounts.audit import audit
 from muster.core.accounts.rights import own_project, require_write
 from muster.core.capacity.placement import Ask, Placement
+from muster.core.capacity.preemption import NOTICE
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
 from muster.core.catalog.snapshot import Catalog
 from muster.core.clusters import admission
 from muster.core.clusters.access import bind_address, group_ops, public_keys
 from muster.core.clusters.commands import CreateCluster
+from muster.core.clusters.loans import lending_line
 from muster.core.clusters.mounts import mount_ops
 from muster.core.clusters.nodes import seat_ops
 from muster.core.clusters.requests import new_request
@@ -36,6 +38,7 @@ from muster.core.clusters.terms import check_term, duration_ms, window_end
 from muster.core.clusters.windows import NOTHING, Windows
 from muster.core.guarded import guarded, submit
 from muster.core.idempotency import REPEAT_WINDOW, Once, digest_of
+from muster.core.moments import said_at
 from muster.errors import (
     InsufficientBalance,
     Invalid,
@@ -48,6 +51,7 @@ from muster.errors import (
 )
 from muster.model.accounts import Actor, Project
 from muster.model.base import Instant
+from muster.model.billing import PREEMPTIBLE
 from muster.model.capacity import Reservation
 from muster.model.catalog import InstanceType
 from muster.model.clusters import Billing, Cluster, ClusterSpec, ClusterStatus, Moved, Node
@@ -70,7 +74,9 @@ class Creates:
         made: Callable[[Cluster, list[Node], list[Lease]], None],
         issuers: IssuerCheck | None = None,
         purse: Purse = FREE,
+        notice_ms: Instant = NOTICE,
     ) -> None:
+        self._notice_ms = notice_ms
         self._made = made
         self._purse = purse
         self._store = store
@@ -94,6 +100,7 @@ class Creates:
         catalog = await self._catalog.current()
         name = admission.check_name(command.name)
         shape, workers = admission.choose_shape(command, catalog)
+        admission.check_preemptible(command.preemptible_gpus, command.type, shape, self._orchestrator)
         self._check_create(command, catalog)
         require_write(actor)
         project = await self._seating.project(own_project(actor, command.project_id))
@@ -171,6 +178,8 @@ class Creates:
         admission.check_features(command.type, command.config, self._orchestrator)
         if command.single_node and command.autoscale is not None and command.autoscale.max_gpus:
             raise Invalid("a single node does not grow", field="autoscale")
+        if command.single_node and command.preemptible_gpus:
+            raise Invalid("a single node has no preemptible workers", field="preemptible_gpus")
         if command.single_node and command.gpus_per_node not in (0, command.gpus):
             raise Invalid("a single node holds all its GPUs itself", field="gpus_per_node")
 
@@ -220,6 +229,7 @@ class Creates:
             gpu_type=command.gpu_type,
             instance_type=shape.id,
             workers=workers,
+            preemptible_workers=command.preemptible_gpus // shape.gpus,
             image_id=admission.choose_image(command, region, catalog).id,
             autoscale=admission.check_autoscale(command.autoscale, shape, workers, command.type, self._orchestrator),
             single_node=command.single_node,
@@ -262,6 +272,9 @@ class Creates:
         """One attempt; None when another took the same hosts first and it is worth placing anew."""
         now = self._clock.now()
         cluster = self._new_cluster(actor, project, name, command, spec, now)
+        if spec.preemptible_workers:
+            line = lending_line(self._capacity, spec, shape.gpus)
+            cluster = msgspec.structs.replace(cluster, preemptible_line=line)
         window = await self._windows.of_new(actor, project, cluster, shape.gpus, drawn)
         try:
             cluster, placement = await self._placed(cluster, shape, command.queue)
@@ -281,6 +294,7 @@ class Creates:
                 self._entropy.uuid(), "cluster", cluster, "create", generation=1, actor=actor, at=now
             )
             ops += (Insert(request), Wake("cluster", cluster.id, now), *guard)
+            ops += [Wake("preemption", line, now) for line in (cluster.short_line,) if line]
             if once is not None:
                 ops.append(Insert(once.record(project.id, "cluster", cluster.id, now)))
             message = f"{name}: {spec.workers} x {spec.instance_type} in {spec.region}"
@@ -328,12 +342,20 @@ class Creates:
         """Its hosts; none yet for one whose window is ahead, or that would rather wait than be refused."""
         if cluster.phase is Phase.SCHEDULED:
             return cluster, NOTHING
+        ask = whole_ask(cluster, shape, cluster.created_at)
         try:
-            return cluster, await self._capacity.place(whole_ask(cluster, shape, cluster.created_at))
+            return cluster, await self._capacity.place(ask)
         except OutOfStock as refusal:
-            if not queue or cluster.spec.billing is not Billing.ON_DEMAND:
+            asked_back = self._capacity.reclaimable(ask)
+            if not (queue or asked_back) or cluster.spec.billing is not Billing.ON_DEMAND:
                 raise
-            return in_phase(cluster, Phase.QUEUED, refusal.message), NOTHING
+            words = refusal.message
+            if asked_back:
+                by = said_at(cluster.created_at + self._notice_ms)
+                words = f"{asked_back * shape.gpus} preemptible GPUs are being given back by {by}"
+            cluster = in_phase(cluster, Phase.QUEUED, words)
+            short = self._capacity.line_for(ask.region, ask.gpu_type, ask.gpus_per_node)
+            return msgspec.structs.replace(cluster, short_line=short.id if short else None), NOTHING
 
     def _new_cluster(
         self, actor: Actor, project: Project, name: str, command: CreateCluster, spec: ClusterSpec, now: Instant
@@ -377,4 +399,6 @@ def _wants(command: CreateCluster, shape: InstanceType, region: str, workers: in
     volumes = [
         Want("volume", mount.new.region or region, mount.new.size_gib) for mount in command.mounts if mount.new
     ]
-    return [Want(shape.id, region, workers, command.billing), *volumes]
+    lent = command.preemptible_gpus // shape.gpus
+    loans = [Want(shape.id, region, lent, PREEMPTIBLE)] if lent else []
+    return [Want(shape.id, region, workers, command.billing), *loans, *volumes]

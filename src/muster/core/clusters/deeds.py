@@ -117,6 +117,20 @@ class Shrink:
 
 
 @dataclass(frozen=True, slots=True)
+class Warn:
+    """These nodes are asked back: let their work know."""
+
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """The notice of these nodes is over: end their work."""
+
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class WaitFor:
     because: str
     until: Instant
@@ -146,6 +160,8 @@ Step: TypeAlias = (
     | Drain
     | Grow
     | Shrink
+    | Warn
+    | Evict
     | WaitFor
     | Rest
     | Finish

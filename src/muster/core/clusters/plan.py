@@ -35,11 +35,12 @@ from muster.core.clusters.deeds import (
     TakeSeats,
     WaitFor,
 )
+from muster.core.clusters.reclaim import lent, reclaim
 from muster.core.clusters.snapshot import Snapshot
 from muster.core.clusters.surplus import staying, surplus
 from muster.core.clusters.terms import waits_because
 from muster.model.base import SECOND, Instant
-from muster.model.clusters import Cluster, Node, NodeRole, Repair, Share
+from muster.model.clusters import Cluster, Node, NodeRole, Repair
 from muster.model.phases import PROVISIONING, SERVING, STOPPED, NodePhase, Phase, VolumePhase
 
 LOOK_AGAIN = 2 * SECOND
@@ -213,6 +214,7 @@ def _broken(snapshot: Snapshot) -> list[Node]:
         node
         for node in snapshot.nodes
         if node.phase in (NodePhase.FAILED, NodePhase.LOST)
+        and not lent(node)
         and (
             cluster.phase in PROVISIONING
             or cluster.spec.failover
@@ -238,13 +240,16 @@ def _converge(snapshot: Snapshot) -> Step | None:
 
 
 def _serve(snapshot: Snapshot, sight: Sight, now: Instant, scaling: Scaling) -> Step:
+    given_back = reclaim(snapshot, sight, now)
+    if given_back is not None and not isinstance(given_back, WaitFor):
+        return given_back
     hurt = _hurt(snapshot)
     if hurt is not None:
         return hurt
     over = surplus(snapshot, sight.standing)
     if over:
         return Note(tuple(NodeMove(node, _first_step_out(snapshot, node), "the cluster shrinks") for node in over))
-    step = _drain(snapshot, sight, now) or _boot(snapshot, sight, now)
+    step = _drain(snapshot, sight, now) or _boot(snapshot, sight, now) or given_back
     if step is not None and not isinstance(step, WaitFor):
         return step
     at_hand = _converge_serving(snapshot, sight) or _health(snapshot) or scale(snapshot, sight, now, scaling)
@@ -281,9 +286,11 @@ def _missing(node: Node) -> bool:
 
 
 def _health(snapshot: Snapshot) -> Step | None:
-    own = [node for node in staying(snapshot) if node.share is not Share.PREEMPTIBLE]
+    own = [node for node in staying(snapshot) if not lent(node)]
     whole = len(own) >= snapshot.cluster.spec.own_workers
-    settled = all(node.phase in (NodePhase.RUNNING, NodePhase.DRAINING) for node in _not_leaving(snapshot))
+    settled = all(
+        node.phase in (NodePhase.RUNNING, NodePhase.DRAINING) for node in _not_leaving(snapshot) if not lent(node)
+    )
     if snapshot.cluster.phase is Phase.DEGRADED and whole and settled:
         return Move(Phase.READY, "all nodes are back")
     return None
@@ -315,7 +322,7 @@ _AFTER_DRAIN: dict[Repair, NodePhase] = {
 
 
 def _drain(snapshot: Snapshot, sight: Sight, now: Instant) -> Step | None:
-    draining = [node for node in snapshot.nodes if node.phase is NodePhase.DRAINING]
+    draining = [node for node in snapshot.nodes if node.phase is NodePhase.DRAINING and node.reclaim_at is None]
     if not draining:
         return None
     done = (Standing.DRAINED, Standing.DOWN, Standing.ABSENT)

@@ -19,7 +19,7 @@ from muster.contracts.reconciler import Advance, Gone, Outcome, Settled, Wait
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Claim, Find, Op, Remove, Replace, Store, Wake
 from muster.contracts.substrate import Fence, Seen, Substrate, Wish
-from muster.core.capacity.placement import Ask, Grant, Placement
+from muster.core.capacity.preemption import NOTICE
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
 from muster.core.clusters import deeds
@@ -30,19 +30,21 @@ from muster.core.clusters.conditions import announced, with_conditions, with_sta
 from muster.core.clusters.deeds import NodeMove, Sight
 from muster.core.clusters.growth import REFUSALS, Growth, shrunk, ungrown, waits_because
 from muster.core.clusters.moves import at_rest, booting, moved, moved_event, node_event
-from muster.core.clusters.nodes import Seat, free_ordinals, seat, seat_ops
+from muster.core.clusters.nodes import seat_ops
 from muster.core.clusters.plan import LOOK_AGAIN, plan
+from muster.core.clusters.reclaim import notice_event, warned
 from muster.core.clusters.requests import settle
-from muster.core.clusters.reseat import whole_ask, whole_seats
+from muster.core.clusters.reseat import substitute_ask, substitute_seats, whole_ask, whole_seats
+from muster.core.clusters.shorts import Shorts
 from muster.core.clusters.snapshot import Snapshot, load_snapshot
-from muster.core.clusters.terms import held_until, look_again_at
+from muster.core.clusters.terms import look_again_at
 from muster.core.clusters.windows import Windows
 from muster.core.clusters.wishes import MEMBER_PHASES, fabric_wish, node_wish, target_of
 from muster.core.volumes.wishes import Wished, ended_volume
 from muster.errors import DriverError, Never, NeverFits, NoneLeft, OutOfStock, UniqueViolation
 from muster.model.accounts import SYSTEM
 from muster.model.base import SECOND, Instant, changed
-from muster.model.clusters import Billing, Cluster, Node, NodeRole, Repair
+from muster.model.clusters import Cluster, Node
 from muster.model.events import Event
 from muster.model.hosts import Host, Lease
 from muster.model.phases import PROVISIONING, SERVING, STOPPED, NodePhase, Phase
@@ -84,7 +86,9 @@ class ClusterReconciler:
         orchestrator: Orchestrator,
         purse: Purse = FREE,
         scaling: Scaling = Scaling(),
+        notice_ms: Instant = NOTICE,
     ) -> None:
+        self._notice_ms = notice_ms
         self._store = store
         self._clock = clock
         self._entropy = entropy
@@ -95,6 +99,7 @@ class ClusterReconciler:
         self._scaling = scaling
         self._growth = Growth(store, entropy, capacity, purse)
         self._windows = Windows(store, clock, entropy, catalog, capacity)
+        self._shorts = Shorts(store, capacity)
 
     async def everything(self) -> list[str]:
         """The living, and whoever the substrate still keeps something for: orphans are swept by the same road."""
@@ -149,7 +154,9 @@ class ClusterReconciler:
         if step.phase in SERVING:
             access = await self._orchestrator.access(target_of(turn.snapshot.view))
             cluster = with_status(cluster, access=access, observed_generation=cluster.status.converged_generation)
-        await self._record(Step.CLUSTER_MOVE, turn, cluster, events=[moved_event(cluster, turn.now)])
+        wakes = [Wake("preemption", line, turn.now) for line in (cluster.preemptible_line,) if line]
+        events = [moved_event(cluster, turn.now)]
+        await self._record(Step.CLUSTER_MOVE, turn, cluster, ops=wakes, events=events)
         return Advance(step.because)
 
     @_perform.register
@@ -250,6 +257,7 @@ class ClusterReconciler:
             return Advance("not off after all")
         gone = [moved(NodeMove(node, NodePhase.GONE, "powered off"), turn.now) for node in off]
         leases: list[Op] = [Remove(Lease, node.lease_id) for node in off if node.lease_id]
+        leases += await self._shorts.freed(turn.cluster, turn.snapshot.view.instance_type, turn.now)
         await self._record_nodes(turn, gone, extra=leases, step=Step.NODES_FREE)
         return Advance(f"{len(gone)} nodes gone")
 
@@ -258,6 +266,22 @@ class ClusterReconciler:
         nodes = [node.id for node in step.nodes]
         await self._orchestrator.drain(target_of(turn.snapshot.view), nodes, "the cluster shrinks", turn.fence)
         return Wait(f"{step.nodes[0].name} to finish its work", turn.now + LOOK_AGAIN)
+
+    @_perform.register
+    async def _(self, step: deeds.Warn, turn: Turn) -> Outcome:
+        """Told before it is written down: a crash in between tells them twice, never not at all."""
+        because = "others need its host"
+        ids = [node.id for node in step.nodes]
+        await self._orchestrator.warn(target_of(turn.snapshot.view), ids, because, turn.fence)
+        told = [warned(node, turn.now, self._notice_ms) for node in step.nodes]
+        await self._record_nodes(turn, told, events=[notice_event(node, turn.now) for node in told])
+        return Advance(because)
+
+    @_perform.register
+    async def _(self, step: deeds.Evict, turn: Turn) -> Outcome:
+        ids = [node.id for node in step.nodes]
+        await self._orchestrator.evict(target_of(turn.snapshot.view), ids, turn.fence)
+        return Wait(f"{step.nodes[0].name}'s work to end: its notice is over", turn.now + LOOK_AGAIN)
 
     @_perform.register
     async def _(self, step: deeds.Converge, turn: Turn) -> Outcome:
@@ -319,19 +343,17 @@ class ClusterReconciler:
     async def _(self, step: deeds.Substitute, turn: Turn) -> Outcome:
         """New seats are taken in the same batch in which the broken nodes begin to leave."""
         try:
-            placement = await self._capacity.place(self._ask_for(step.nodes, turn))
+            placement = await self._capacity.place(substitute_ask(turn.snapshot.view, step.nodes, turn.now))
         except (OutOfStock, NeverFits) as error:
-            return await self._wait(
-                turn, f"a host to replace {step.nodes[0].name}: {error.message}", turn.now + STOCK_RETRY
-            )
-        seats = self._seats(step.nodes, placement, turn)
+            return await self._short(turn, f"a host to replace {step.nodes[0].name}: {error.message}")
+        seats = substitute_seats(self._entropy, turn.snapshot.view, step.nodes, placement, turn.now)
         leaving = [moved(NodeMove(node, NodePhase.LEAVING, node.because), turn.now) for node in step.nodes]
         cluster = with_status(turn.cluster, replacements=turn.cluster.status.replacements + len(seats))
         try:
             await self._record_nodes(
                 turn,
                 leaving,
-                cluster=changed(cluster, updated_at=turn.now),
+                cluster=changed(cluster, updated_at=turn.now, short_line=None),
                 extra=[*seat_ops(seats), *self._capacity.guard(placement)],
                 step=Step.NODES_INTEND,
             )
@@ -351,9 +373,10 @@ class ClusterReconciler:
             placement = await self._capacity.place(ask)
         except (OutOfStock, NeverFits) as error:
             words = f"hosts: {error.message}{await self._windows.estimate(turn.cluster, ask.gpus_per_node)}"
-            return await self._wait(turn, words, turn.now + STOCK_RETRY)
+            return await self._short(turn, words)
         seats = whole_seats(self._entropy, turn.cluster, turn.snapshot.nodes, placement, step.because, turn.now)
         cluster = ungrown(turn.cluster).advance(Phase.NETWORK, because=step.because, at=turn.now)
+        cluster = msgspec.structs.replace(cluster, short_line=None)
         events = [moved_event(cluster, turn.now)]
         try:
             ops = [*seat_ops(seats), *self._capacity.guard(placement), *await self._windows.bind_ops(cluster, True)]
@@ -393,49 +416,6 @@ class ClusterReconciler:
 
     # --- the small print ------------------------------------------------------------------------------------------
 
-    def _ask_for(self, nodes: Sequence[Node], turn: Turn) -> Ask:
-        shape = turn.snapshot.view.instance_type
-        workers = [node for node in nodes if node.role is NodeRole.WORKER]
-        return Ask(
-            region=turn.cluster.region,
-            gpu_type=turn.cluster.spec.gpu_type,
-            gpus_per_node=shape.gpus if shape else 8,
-            nodes=len(workers),
-            control=len(nodes) - len(workers),
-            avoid=frozenset(
-                node.host_id for node in nodes if node.host_id and node.mending.wish is not Repair.ANYWHERE
-            ),
-            ends_at=held_until(turn.cluster),
-            at=turn.now,
-            spare=turn.cluster.spec.billing is not Billing.ON_DEMAND,
-        )
-
-    def _seats(self, nodes: Sequence[Node], placement: Placement, turn: Turn) -> list[Seat]:
-        """A worker's substitute gets a new name; a control node keeps its own."""
-        workers, control = iter(placement.workers), iter(placement.control)
-        ordinals = iter(free_ordinals(turn.snapshot.nodes, len(placement.workers)))
-        return [
-            self._seat(node, next(workers), next(ordinals), turn)
-            if node.role is NodeRole.WORKER
-            else self._seat(node, next(control), node.ordinal, turn)
-            for node in nodes
-        ]
-
-    def _seat(self, node: Node, grant: Grant, ordinal: int, turn: Turn) -> Seat:
-        return seat(
-            self._entropy,
-            cluster_id=turn.cluster.id,
-            project_id=turn.cluster.project_id,
-            role=node.role,
-            ordinal=ordinal,
-            grant=grant,
-            because=f"in place of {node.name}: {node.because}",
-            at=turn.now,
-            replaces=node.id,
-            ends_at=held_until(turn.cluster),
-            share=node.share,
-        )
-
     async def _cordon_dead(self, moves: Sequence[NodeMove], now: Instant) -> list[Op]:
         """A host under a node that died takes no new ones until the operator has looked at it; and the health room
         is told of the dead, and of those that are back."""
@@ -469,6 +449,16 @@ class ClusterReconciler:
             await self._record(Step.CLUSTER_RECORD, turn, changed(cluster))
         return Wait(because, until)
 
+    async def _short(self, turn: Turn, because: str) -> Outcome:
+        """No host for its own workers: told once, so that those who have hosts on loan are asked for them."""
+        line, until = self._shorts.line_of(turn.cluster, turn.snapshot.view.instance_type), turn.now + STOCK_RETRY
+        if line is None or turn.cluster.short_line == line:
+            return await self._wait(turn, because, until)
+        cluster = with_status(turn.cluster, waiting_for=because, waiting_until=until)
+        wake = Wake("preemption", line, turn.now)
+        await self._record(Step.CLUSTER_RECORD, turn, changed(cluster, short_line=line), ops=[wake])
+        return Wait(because, until)
+
     async def _record_nodes(
         self,
         turn: Turn,
@@ -476,12 +466,14 @@ class ClusterReconciler:
         *,
         cluster: Cluster | None = None,
         extra: Sequence[Op] = (),
+        events: Sequence[Event] = (),
         step: Step = Step.NODES_RECORD,
     ) -> None:
         """Nodes never change without their cluster's version: cached views hang on it."""
         cluster = cluster or changed(turn.cluster, updated_at=turn.now)
         ops: list[Op] = [*(Replace(node) for node in nodes), *extra]
-        await self._record(step, turn, cluster, ops=ops, events=[node_event(node, turn.now) for node in nodes])
+        told = [*(node_event(node, turn.now) for node in nodes), *events]
+        await self._record(step, turn, cluster, ops=ops, events=told)
 
     async def _record(
         self, step: Step, turn: Turn, cluster: Cluster, *, ops: Sequence[Op] = (), events: Sequence[Event] = ()

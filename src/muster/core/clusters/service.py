@@ -6,8 +6,9 @@ nodes and leases, its mounts, its request, its event. The same create again is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 import msgspec.structs
 
@@ -20,6 +21,7 @@ from muster.contracts.store import Batch, Insert, Op, Replace, Store, Wake
 from muster.core.accounts.audit import audit
 from muster.core.accounts.rights import require_sees, require_write, sees
 from muster.core.capacity.placement import Ask
+from muster.core.capacity.preemption import NOTICE
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
 from muster.core.catalog.snapshot import Catalog
@@ -29,6 +31,7 @@ from muster.core.clusters.boots import restarted, with_boots
 from muster.core.clusters.commands import CreateCluster, MountWish, UpdateCluster
 from muster.core.clusters.create import Creates, Note
 from muster.core.clusters.explain import Explanation, explain
+from muster.core.clusters.loans import loan_fields, loan_wakes, loan_wants
 from muster.core.clusters.mounts import attach_ops, detach_ops
 from muster.core.clusters.nodes import seat_ops
 from muster.core.clusters.requests import new_request
@@ -51,11 +54,13 @@ from muster.errors import (
     WrongPhase,
 )
 from muster.model.accounts import Actor
-from muster.model.base import changed
+from muster.model.base import Instant, changed
+from muster.model.catalog import InstanceType
 from muster.model.clusters import AccessFacts, Billing, Cluster, ClusterSpec, Node, NodeRole
 from muster.model.phases import SERVING, NodePhase, Phase
 
 TARGETS_MAX = 1_000
+EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 
 Decide: TypeAlias = Callable[[ClusterView], UpdateCluster]
 
@@ -71,6 +76,7 @@ class ClusterService(Views):
         orchestrator: Orchestrator,
         issuers: IssuerCheck | None = None,
         purse: Purse = FREE,
+        notice_ms: Instant = NOTICE,
     ) -> None:
         super().__init__(store, catalog)
         self._clock = clock
@@ -78,7 +84,7 @@ class ClusterService(Views):
         self._capacity = capacity
         self._purse = purse
         self._creates = Creates(
-            store, clock, entropy, catalog, capacity, orchestrator, self.just_made, issuers, purse
+            store, clock, entropy, catalog, capacity, orchestrator, self.just_made, issuers, purse, notice_ms
         )
         self._seating = Seating(store, entropy)
         self._windows = Windows(store, clock, entropy, catalog, capacity)
@@ -116,13 +122,13 @@ class ClusterService(Views):
         view = await load_view(self._store, await self._catalog.current(), cluster)
         command = decide(view)
         spec, workers = await self._next_spec(view, command)
-        renamed = _renamed(cluster, command.name)
+        renamed = _renamed(cluster, command.name) | await self._loan(view, spec)
         if spec == cluster.spec and not renamed:
             return cluster
         growth = max(0, spec.own_workers - cluster.spec.own_workers)
         operation = "update" if workers == cluster.spec.workers else "resize"
         if growth:
-            return await self._grow(actor, view, spec, growth, note)
+            return await self._grow(actor, view, spec, growth, note, renamed)
         groups = await group_ops(self._store, cluster.project_id, command.security_group_ids or ())
         try:
             ops = [*groups, *await self._windows.moved_ops(cluster, spec)]
@@ -132,6 +138,14 @@ class ClusterService(Views):
             if taken.rule == "calendar_cell":
                 raise OutOfStock("others were faster", hint="ask once more") from taken
             raise NameTaken(f"there is a cluster named {command.name}", field="name") from taken
+
+    async def _loan(self, view: ClusterView, spec: ClusterSpec) -> dict[str, str]:
+        """The fields behind another wish for preemptible workers, if it can be paid for."""
+        more = spec.preemptible_workers - view.cluster.spec.preemptible_workers
+        if more > 0:
+            project = await self._seating.project(view.cluster.project_id)
+            await self._purse.require(project, loan_wants(spec, more))
+        return await loan_fields(self._capacity, view.cluster, spec, view.instance_type)
 
     async def _extension(self, actor: Actor, cluster: Cluster, spec: ClusterSpec) -> Sequence[Op]:
         """A longer term is another contract, from the old end to the new one; a shorter one gives nothing back."""
@@ -176,6 +190,8 @@ class ClusterService(Views):
             "security_group_ids": command.security_group_ids,
             "ends_at": command.ends_at,
         }
+        if command.preemptible_gpus is not None and view.instance_type is not None:
+            changes |= self._lent(cluster, command.preemptible_gpus, view.instance_type)
         if command.force:
             changes["force"] = True
         if command.ssh_keys is not None:
@@ -199,6 +215,11 @@ class ClusterService(Views):
         grown = max(0, before.autoscaled_workers - max(0, spec.workers - before.workers)) if limit is not None else 0
         return msgspec.structs.replace(spec, autoscale=limit, autoscaled_workers=grown)
 
+    def _lent(self, cluster: Cluster, gpus: int, shape: InstanceType) -> dict[str, int]:
+        wished = admission.check_preemptible(gpus, cluster.spec.type, shape, self._orchestrator)
+        granted = min(cluster.spec.preemptible_granted, wished)
+        return {"preemptible_workers": wished, "preemptible_granted": granted}
+
     def _image_in(self, region: str, image_id: str, catalog: Catalog) -> str:
         image = catalog.images.get(image_id)
         if image is None or image.region != region:
@@ -206,13 +227,19 @@ class ClusterService(Views):
         return image.id
 
     async def _grow(
-        self, actor: Actor, view: ClusterView, spec: ClusterSpec, growth: int, note: Note | None
+        self,
+        actor: Actor,
+        view: ClusterView,
+        spec: ClusterSpec,
+        growth: int,
+        note: Note | None,
+        fields: dict[str, str],
     ) -> Cluster:
         gpus = view.instance_type.gpus if view.instance_type else admission.WHOLE_HOST_GPUS
         ask = Ask(spec.region, spec.gpu_type, gpus, growth, at=self._clock.now(), ends_at=held_until(view.cluster))
         await self._capacity.fits_ever(ask)
         guard = await self._admitted(view.cluster, spec, growth, gpus)
-        return await self._seat_and_wish(actor, view, ask, "resize", spec=spec, guard=guard, note=note)
+        return await self._seat_and_wish(actor, view, ask, "resize", spec=spec, guard=guard, note=note, fields=fields)
 
     async def _admitted(self, cluster: Cluster, spec: ClusterSpec, workers: int, gpus: int) -> list[Op]:
         """Quota, then balance, for so many more workers; what guards them in the batch."""
@@ -232,6 +259,7 @@ class ClusterService(Views):
         spec: ClusterSpec,
         guard: Sequence[Op] = (),
         note: Note | None = None,
+        fields: Mapping[str, str] = EMPTY,
     ) -> Cluster:
         """Change the wish and take the seats it needs, in one batch."""
         for _ in range(PLACE_TRIES_MAX):
@@ -243,7 +271,7 @@ class ClusterService(Views):
                 ops += [*self._capacity.guard(placement), *guard]
                 if ask.promised:
                     ops += await self._windows.bind_ops(view.cluster, True)
-                return await self._wish(actor, view.cluster, operation, spec=spec, ops=ops, note=note)
+                return await self._wish(actor, view.cluster, operation, spec=spec, ops=ops, note=note, **fields)
             except UniqueViolation:
                 await self._capacity.refused(placement)
             except BaseException:
@@ -387,7 +415,8 @@ class ClusterService(Views):
         )
         message = f"{operation} {cluster.name}"
         event = audit(actor, "cluster", f"{operation}_wished", wished, at=now, message=message, data=note)
-        batch = [Replace(wished), *ops, Insert(request), Wake("cluster", cluster.id, now)]
+        wakes = [Wake("cluster", cluster.id, now), *loan_wakes(wished, cluster.spec, now)]
+        batch = [Replace(wished), *ops, Insert(request), *wakes]
         try:
             await submit(self._store, Batch(Step.CLUSTER_WISH, batch, [event]))
         except BaseException:

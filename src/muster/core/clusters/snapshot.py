@@ -11,7 +11,7 @@ from muster.core.catalog.snapshot import Catalog
 from muster.core.idempotency import digest_of
 from muster.model.access import ReservedIp, Rule, SecurityGroup
 from muster.model.catalog import GpuType, Image, InstanceType
-from muster.model.clusters import Cluster, Node, NodeRole
+from muster.model.clusters import Cluster, Node, NodeRole, Share
 from muster.model.events import Request, RequestState
 from muster.model.health import Remediation
 from muster.model.hosts import Lease
@@ -39,6 +39,18 @@ class ClusterView:
         """GPUs wished for."""
         per_node = self.instance_type.gpus if self.instance_type else 0
         return self.cluster.spec.workers * per_node
+
+    @property
+    def lent_wished(self) -> int:
+        """Preemptible GPUs wished for."""
+        return self.cluster.spec.preemptible_workers * (self.instance_type.gpus if self.instance_type else 0)
+
+    @property
+    def lent_gpus(self) -> int:
+        """Preemptible GPUs that it can use now."""
+        at_work = (NodePhase.RUNNING, NodePhase.DRAINING)
+        lent = [node for node in self.nodes if node.share is Share.PREEMPTIBLE and node.phase in at_work]
+        return len(lent) * (self.instance_type.gpus if self.instance_type else 0)
 
     def workers(self) -> list[Node]:
         return [node for node in self.nodes if node.role is NodeRole.WORKER]

@@ -25,7 +25,7 @@ def surplus(snapshot: Snapshot, standings: Mapping[str, Standing]) -> list[Node]
 
 
 def _beyond(snapshot: Snapshot, share: Share, standings: Mapping[str, Standing]) -> list[Node]:
-    stay = [node for node in staying(snapshot) if node.share is share]
+    stay = [node for node in staying(snapshot) if node.share is share and node.reclaim_at is None]
     over = len(stay) - snapshot.cluster.spec.wanted(share)
     if over <= 0:
         return []

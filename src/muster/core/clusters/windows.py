@@ -26,7 +26,7 @@ from muster.model.accounts import Actor, Project
 from muster.model.base import Instant, changed
 from muster.model.capacity import Booking, Reservation, ReservationKind, ReservationState
 from muster.model.clusters import Billing, Cluster, ClusterSpec
-from muster.model.hosts import Lease
+from muster.model.hosts import ANY_TIME, Lease
 
 
 class Window(NamedTuple):
@@ -190,7 +190,8 @@ class Windows:
         if reservation is not None:
             _, ops = await self._reservations.moved(reservation, spec.ends_at, self._clock.now())
         leases = await self._store.find(Find(Lease, equals={"cluster_id": cluster.id}))
-        return [*ops, *(Replace(changed(lease, ends_at=spec.ends_at)) for lease in leases)]
+        own = [lease for lease in leases if lease.ends_at != ANY_TIME]
+        return [*ops, *(Replace(changed(lease, ends_at=spec.ends_at)) for lease in own)]
 
     async def _booking(self, reservation: Reservation) -> Booking:
         booking = await self._store.get(Booking, reservation.booking_id)

@@ -119,6 +119,7 @@ def cluster_view(view: ClusterView, simulated: bool) -> views.Cluster:
         stuck=False,
         gpus=view.gpus,
         autoscale=autoscaled(view),
+        preemptible=views.Preemptible(wished=view.lent_wished, allocated=view.lent_gpus),
         starts_at=None if spec.starts_at is None else stamp(spec.starts_at),
         ends_at=None if cluster.ends_at is None else stamp(cluster.ends_at),
         ssh_keys=list(spec.ssh_keys),

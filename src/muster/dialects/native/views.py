@@ -14,7 +14,7 @@ from msgspec import Meta
 from muster.contracts.faults import FaultKind
 from muster.dialects.native import wire
 from muster.model.accounts import Role
-from muster.model.clusters import Billing, ClusterType, NodeRole
+from muster.model.clusters import Billing, ClusterType, NodeRole, Share
 from muster.model.events import RequestState
 from muster.model.hosts import HostHealth, HostRole
 from muster.model.phases import NodePhase, Phase, VolumePhase
@@ -212,7 +212,8 @@ class Waiting(View, frozen=True, kw_only=True, rename={"for_": "for"}):
 
 
 class Node(View, frozen=True, kw_only=True):
-    """`slots` are the indices of the GPUs (or control slices) it holds on its host."""
+    """`slots` are the indices of the GPUs (or control slices) it holds on its host. `reclaim_at`: a preemptible one
+    that is asked back is gone by then."""
 
     id: str
     name: str
@@ -225,6 +226,8 @@ class Node(View, frozen=True, kw_only=True):
     address: str
     gpus: int
     slots: tuple[int, ...]
+    share: Share
+    reclaim_at: Stamp | None
     created_at: Stamp
 
 
@@ -261,6 +264,13 @@ class Autoscaled(View, frozen=True, kw_only=True):
     gpus: int
 
 
+class Preemptible(View, frozen=True, kw_only=True):
+    """GPUs beside the cluster's own: how many it would use, and how many it has now."""
+
+    wished: int
+    allocated: int
+
+
 class Cluster(View, frozen=True, kw_only=True):
     """`stuck`: the present phase has lasted longer than it may. `simulated`: nothing of it is real."""
 
@@ -280,6 +290,7 @@ class Cluster(View, frozen=True, kw_only=True):
     workers: int
     gpus: int
     autoscale: Autoscaled | None
+    preemptible: Preemptible
     image_id: str
     billing: Billing
     starts_at: Stamp | None

@@ -23,6 +23,7 @@ Word = Annotated[str, Meta(max_length=255)]
 Text = Annotated[str, Meta(max_length=65_536)]
 Count = Annotated[int, Meta(ge=0, le=10_000_000)]
 Gpus = Annotated[int, Meta(ge=1, le=1_000_000)]
+Lent = Annotated[int, Meta(ge=0, le=1_000_000)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Seconds = Annotated[float, Meta(ge=0, le=315_360_000)]
 Moment = Annotated[datetime, Meta(tz=True)]
@@ -228,13 +229,15 @@ class Autoscale(Body, frozen=True, kw_only=True):
 
 
 class NewCluster(Body, frozen=True, kw_only=True):
-    """`gpus` is the total. `region` left out is the one with most room; `image_id` left out is its newest."""
+    """`gpus` is the total. `region` left out is the one with most room; `image_id` left out is its newest.
+    `preemptible_gpus` come beside `gpus` while hosts are idle, and are given back after notice."""
 
     name: Name
     type: ClusterType
     gpu_type: Word
     gpus: Gpus
     gpus_per_node: Annotated[int, Meta(ge=0, le=64)] = 0
+    preemptible_gpus: Lent = 0
     region: Word = ""
     single_node: bool = False
     autoscale: Autoscale | None = None
@@ -264,6 +267,7 @@ class ClusterChange(Body, frozen=True, kw_only=True):
     name: Name | None = None
     gpus: Gpus | None = None
     autoscale: Autoscale | None = None
+    preemptible_gpus: Lent | None = None
     leave_first: tuple[Id, ...] | None = None
     force: bool = False
     config: Config | None = None

@@ -13,6 +13,7 @@ from muster.core.house import House
 from muster.dialects.tir import answers, words
 from muster.dialects.tir.asking import location_of
 from muster.errors import Invalid
+from muster.model.billing import PREEMPTIBLE
 from muster.model.catalog import Image, InstanceType, Price
 
 MICRO = 1_000_000
@@ -47,7 +48,8 @@ class Shelf:
         }
         now, plans = self._house.clock.now(), defaultdict(list)
         for price in await self._house.billing.prices(region=location, at=now):
-            if price.valid_from <= now and price.item in catalog.instance_types:
+            spoken = price.billing != PREEMPTIBLE  # a plan of theirs is never taken back
+            if spoken and price.valid_from <= now and price.item in catalog.instance_types:
                 plans[price.item].append(price)
         shapes = sorted(catalog.instance_types.values(), key=lambda shape: shape.number)
         return [

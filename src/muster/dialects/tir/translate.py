@@ -14,6 +14,7 @@ from muster.dialects.tir import wire, words
 from muster.errors import Invalid
 from muster.model.access import SecurityGroup, SshKey
 from muster.model.accounts import Project
+from muster.model.billing import PREEMPTIBLE
 from muster.model.catalog import Image, InstanceType, Price
 from muster.model.clusters import Billing, ClusterConfig, ClusterType, Scripts
 from muster.model.volumes import Volume
@@ -82,7 +83,7 @@ def sku_of(number: int, catalog: Catalog) -> InstanceType:
 
 def price_of(number: int, sku: InstanceType, location: str, catalog: Catalog) -> Price:
     price = next((price for price in catalog.prices.values() if price.number == number), None)
-    if price is None or price.item != sku.id:
+    if price is None or price.item != sku.id or price.billing == PREEMPTIBLE:
         raise Invalid(f"SKU {sku.number} has no price {number}", field="sku_item_price_id")
     if price.region != location:
         raise Invalid(f"price {number} is one of {price.region}, not of {location}", field="sku_item_price_id")

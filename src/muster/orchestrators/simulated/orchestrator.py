@@ -27,7 +27,10 @@ SSH_PORT: Final = 22
 KUBE_PORT: Final = 6443
 
 _SLURM_ONLY: Final = frozenset(
-    {Feature.SLURM_SCRIPTS, Feature.SLURM_ACCOUNTING, Feature.SLURM_IMAGE, Feature.ADD_ON_SLURM_WEB}
+    {
+        *(Feature.SLURM_SCRIPTS, Feature.SLURM_ACCOUNTING, Feature.SLURM_IMAGE),
+        *(Feature.ADD_ON_SLURM_WEB, Feature.PREEMPTIBLE),
+    }
 )
 _FEATURES: Final = {
     ClusterType.SLURM: frozenset(Feature),  # simulated as Slurm on Kubernetes, so it has both sides
@@ -107,6 +110,16 @@ class SimulatedOrchestrator:
         with self._world.turn(fence):
             page = self._page(target)
             self._keep(target, page, pages.drained(page, node_ids, self._world.now(), self._world.draw))
+
+    async def warn(self, target: Target, node_ids: Sequence[str], because: str, fence: Fence) -> None:
+        with self._world.turn(fence):
+            page = self._page(target)
+            self._keep(target, page, pages.warned(page, node_ids, self._world.now(), self._world.draw))
+
+    async def evict(self, target: Target, node_ids: Sequence[str], fence: Fence) -> None:
+        with self._world.turn(fence):
+            page = self._page(target)
+            self._keep(target, page, pages.evicted(page, node_ids, self._world.now()))
 
     async def admit(self, target: Target, node_ids: Sequence[str], fence: Fence) -> None:
         with self._world.turn(fence):

@@ -23,6 +23,7 @@ JOIN: Final = Span(30, 60)  # driver install and first contact
 RECONFIGURE: Final = Span(2, 4)
 TEST: Final = Span(40, 80)
 DRAIN: Final = Span(2, 5)
+WIND_DOWN: Final = Span(60, 1500)  # work that was warned: much of it outlasts its notice
 RUNS_KEPT: Final = 3
 
 TESTS: Final = ("dcgm_diag", "gpu_burn", "nccl_single_node", "nccl_multi_node", "storage")
@@ -151,6 +152,22 @@ def drained(page: Page, node_ids: Sequence[str], now: Instant, draw: Draw) -> Pa
         if note is not None and note.drained_at is None:
             members[node_id] = replace(note, drained_at=now + draw(DRAIN, "drain", node_id, note.generation))
     return replace(page, members=members)
+
+
+def warned(page: Page, node_ids: Sequence[str], now: Instant, draw: Draw) -> Page:
+    """What is draining already goes on as it was; told twice, it is told once."""
+    members = dict(page.members)
+    for node_id in node_ids:
+        note = members.get(node_id)
+        if note is not None and note.drained_at is None:
+            members[node_id] = replace(note, drained_at=now + draw(WIND_DOWN, "warn", node_id, note.generation))
+    return replace(page, members=members)
+
+
+def evicted(page: Page, node_ids: Sequence[str], now: Instant) -> Page:
+    known = {id: page.members[id] for id in node_ids if id in page.members}
+    done = {id: replace(note, drained_at=min(now, note.drained_at or now)) for id, note in known.items()}
+    return replace(page, members=page.members | done)
 
 
 def admitted(page: Page, node_ids: Sequence[str]) -> Page:

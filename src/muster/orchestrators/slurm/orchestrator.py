@@ -23,6 +23,7 @@ from muster.orchestrators.slurm import roster
 from muster.orchestrators.slurm.acceptance import examine
 from muster.orchestrators.slurm.background import Background
 from muster.orchestrators.slurm.campaign import Campaign, forget, mark_down, states
+from muster.orchestrators.slurm.notice import cut_short, put_back, tell
 from muster.orchestrators.slurm.probes import Probes
 from muster.orchestrators.slurm.render import USER, controller_of, digest_of, files_of, login_of, workers_of
 from muster.orchestrators.slurm.requeue import hasten_requeued
@@ -32,6 +33,7 @@ _FEATURES: Final = frozenset(
     {
         *(Feature.PAUSE, Feature.RESIZE, Feature.AUTOSCALE, Feature.SECURITY_GROUPS),
         *(Feature.SLURM_SCRIPTS, Feature.SLURM_ACCOUNTING, Feature.SLURM_IMAGE),
+        Feature.PREEMPTIBLE,
     }
 )
 
@@ -179,6 +181,22 @@ class SlurmOrchestrator:
         await self._hands.hold(fence)
         await self._update(target, node_ids, "state=drain", f"reason={because}")
 
+    async def warn(self, target: Target, node_ids: Sequence[str], because: str, fence: Fence) -> None:
+        """Drained first: a job that started in between would never hear of it."""
+        await self.drain(target, node_ids, because, fence)
+        head, names = controller_of(target), _names(target, node_ids)
+        if head is not None and names:
+            await tell(self._hands, head, names)
+
+    async def evict(self, target: Target, node_ids: Sequence[str], fence: Fence) -> None:
+        await self._hands.hold(fence)
+        head, names = controller_of(target), _names(target, node_ids)
+        if head is None or not names:
+            return
+        await cut_short(self._hands, head, names)
+        await mark_down(self._hands, head, names, "its notice is over")
+        self._hasten(target.cluster_id, head)
+
     async def admit(self, target: Target, node_ids: Sequence[str], fence: Fence) -> None:
         await self._hands.hold(fence)
         standing = await self.observe(target)
@@ -187,7 +205,7 @@ class SlurmOrchestrator:
 
     async def _update(self, target: Target, node_ids: Sequence[str], *fields: str) -> None:
         head = controller_of(target)
-        names = [member.name for member in target.members if member.node_id in node_ids]
+        names = _names(target, node_ids)
         if head is None or not names:
             return
         ran = await self._hands.run(head.node_id, ["scontrol", "update", f"nodename={','.join(names)}", *fields])
@@ -205,6 +223,8 @@ class SlurmOrchestrator:
         busy = [name for name in leaving if roster.standing(words[name], Knock.OPEN) in _AT_WORK]
         if busy and not target.spec.force:
             raise TryLater(f"{', '.join(busy)} must be drained first, or the wish be forced")
+        if await put_back(self._hands, head, leaving):
+            self._hasten(target.cluster_id, head)
         await forget(self._hands, head, leaving)
 
     async def access(self, target: Target) -> AccessFacts:
@@ -224,6 +244,10 @@ class SlurmOrchestrator:
         for part in (self._probes, self._campaigns, self._exams):
             with contextlib.suppress(asyncio.CancelledError):
                 await part.close()
+
+
+def _names(target: Target, node_ids: Sequence[str]) -> list[str]:
+    return [member.name for member in target.members if member.node_id in node_ids]
 
 
 _AT_WORK: Final = (Standing.IDLE, Standing.BUSY, Standing.DRAINING)

@@ -59,7 +59,12 @@ class Cast:
 
     async def create(self, name: str, gpus: int = 16, **fields: Any) -> Cluster:
         command = CreateCluster(
-            name=name, type=ClusterType.SLURM, region=REGION, gpu_type=GPU, gpus=gpus, use_saved_keys=False, **fields
+            name=name,
+            region=REGION,
+            gpu_type=GPU,
+            gpus=gpus,
+            use_saved_keys=False,
+            **{"type": ClusterType.SLURM, **fields},
         )
         return await self.house.clusters.create(self.tenant, command)
 

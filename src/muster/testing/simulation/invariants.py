@@ -18,13 +18,15 @@ from muster.contracts.substrate import Substrate
 from muster.core.billing.funds import load_funds
 from muster.core.billing.verify import verify
 from muster.core.capacity.index import Stock
+from muster.core.capacity.preemption import NOTICE
 from muster.core.capacity.service import Capacity
+from muster.core.clusters.reclaim import OVER
 from muster.model.accounts import Account
 from muster.model.base import Instant
 from muster.model.billing import Funding
-from muster.model.clusters import Cluster, Node
+from muster.model.clusters import Cluster, Node, Share
 from muster.model.events import Request, RequestState
-from muster.model.hosts import Host, Lease
+from muster.model.hosts import ANY_TIME, Host, Lease
 from muster.model.phases import CLUSTER_MOVES, NODE_MOVES, NodePhase, Phase, VolumePhase
 from muster.model.volumes import Volume
 
@@ -161,6 +163,26 @@ async def one_create_one_cluster(outside: Outside) -> Broken:
     return None
 
 
+async def notice_is_given(outside: Outside) -> Broken:
+    """Nobody loses a preemptible worker that was asked back without being told, and for the full notice."""
+    for node in await outside.store.find(Find(Node, equals={"share": Share.PREEMPTIBLE})):
+        phases = [NodePhase(moved.phase) for moved in node.history]
+        if node.reclaim_at is None or NodePhase.LEAVING not in phases:
+            continue
+        left = node.history[phases.index(NodePhase.LEAVING)]
+        before = phases[phases.index(NodePhase.LEAVING) - 1]
+        taken_down = left.because.startswith("the cluster is")
+        if taken_down or before not in (NodePhase.RUNNING, NodePhase.DRAINING):
+            continue
+        if node.warned_at is None or left.at < node.warned_at:
+            return f"node {node.name} of {node.cluster_id} was taken back and never told"
+        if node.reclaim_at - node.warned_at < NOTICE:
+            return f"node {node.name} of {node.cluster_id} was told {node.reclaim_at - node.warned_at} ms before"
+        if left.because == OVER and left.at < node.reclaim_at:
+            return f"node {node.name} of {node.cluster_id} was cut short before its notice was over"
+    return None
+
+
 async def no_secret_in_an_event(outside: Outside) -> Broken:
     for event in await outside.store.events(after=outside.ledger.events_read, limit=100_000):
         outside.ledger.events_read = event.seq
@@ -187,7 +209,8 @@ async def everything_settles(outside: Outside) -> Broken:
     rest = (Phase.READY, Phase.DEGRADED, Phase.FAILED, Phase.PAUSED, Phase.UNFUNDED, Phase.GONE)
     for cluster in await outside.store.find(Find(Cluster)):
         wants_host = cluster.status.waiting_for.startswith("a host to replace")
-        if cluster.phase not in rest and not (wants_host and cluster.stuck_since(outside.now)):
+        stuck = wants_host and cluster.stuck_since(outside.now)
+        if cluster.phase not in rest and not stuck and not await _waits_in_vain(outside, cluster):
             return f"cluster {cluster.name} is still {cluster.phase}, waiting for {cluster.status.waiting_for!r}"
         if cluster.delete_wished_at is not None and cluster.phase is not Phase.GONE:
             return f"cluster {cluster.name} was to be deleted and is {cluster.phase}"
@@ -197,11 +220,25 @@ async def everything_settles(outside: Outside) -> Broken:
     return None
 
 
+async def _waits_in_vain(outside: Outside, cluster: Cluster) -> bool:
+    """Whether a queued one asks for more hosts than are free and lent together."""
+    if cluster.phase is not Phase.QUEUED or not cluster.status.waiting_for.startswith("hosts:"):
+        return False
+    hosts = {host.id: host for host in await outside.store.find(Find(Host)) if host.usable and host.gpu_type}
+    leases = await outside.store.find(Find(Lease, one_of={"host_id": sorted(hosts)}))
+    held = sum(lease.slots.bit_count() for lease in leases if lease.ends_at != ANY_TIME)
+    gpus = int(cluster.spec.instance_type.split("x")[0])
+    return cluster.spec.workers * gpus + held > sum(host.slots for host in hosts.values()) - 8
+
+
 async def healthy_is_ready(outside: Outside) -> Broken:
     """Eventually, with no fault left: what is wanted serves with all its nodes, and no node is left over."""
     for cluster in await outside.store.find(Find(Cluster)):
         nodes = await outside.store.find(Find(Node, equals={"cluster_id": cluster.id}))
-        running = [node for node in nodes if node.phase is NodePhase.RUNNING and node.role == "worker"]
+        up = [node for node in nodes if node.phase is NodePhase.RUNNING and node.role == "worker"]
+        running = [node for node in up if node.share is not Share.PREEMPTIBLE]
+        if cluster.phase is Phase.READY and len(up) - len(running) > cluster.spec.preemptible_workers:
+            return f"cluster {cluster.name} was lent more than the {cluster.spec.preemptible_workers} it wishes for"
         if cluster.phase in (Phase.READY, Phase.DEGRADED) and len(running) > cluster.spec.workers:
             return f"cluster {cluster.name} has {len(running)} workers and wants {cluster.spec.workers}"
         if cluster.phase is Phase.READY and len(running) != cluster.spec.workers:
@@ -281,6 +318,7 @@ ALWAYS: Final[dict[str, Invariant]] = {
         gone_is_gone,
         answered_is_kept,
         one_create_one_cluster,
+        notice_is_given,
         no_secret_in_an_event,
         views_are_fresh,
         nothing_raises,

@@ -22,6 +22,7 @@ from muster.core.capacity.index import CONTROL, CapacityIndex
 from muster.core.capacity.service import Capacity
 from muster.core.clusters import deeds
 from muster.core.clusters import plan as planning
+from muster.core.clusters import reclaim as reclaiming
 from muster.core.clusters import reconcile as reconciling
 from muster.core.clusters.create import Creates
 from muster.core.clusters.reconcile import ClusterReconciler
@@ -81,6 +82,10 @@ def brief(**fields: Any) -> Plot:
 
 
 # --- the bugs -------------------------------------------------------------------------------------------------------
+
+
+def nobody(_: Any) -> Any:
+    return ()
 
 
 def hides_what_is_stopping(original: Any) -> Any:
@@ -310,6 +315,11 @@ MUTANTS = (
         ),
         plot=brief(**CALM),
         seeds=range(1, 61),
+    ),
+    Mutant(
+        "a preemptible worker is taken back under its jobs without notice",
+        "notice_is_given",
+        swap((reclaiming, "AT_WORK", nobody)),
     ),
     Mutant(
         "the log of events tells a secret",

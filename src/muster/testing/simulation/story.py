@@ -395,6 +395,20 @@ async def a_quote_expires(story: Story) -> None:
     await story.until("expired", f"/quotes/{quote['id']}", lambda seen: seen["state"] == "expired")
 
 
+async def idle_hosts_are_lent_and_asked_back(story: Story) -> None:
+    """preemption.grant, preemption.reclaim, orchestrator.warn, orchestrator.evict"""
+    path = f"/clusters/{story.ids['cluster']}"
+    await story.ask("PATCH", path, {"preemptible_gpus": 16})
+    await story.until("lent two", path, lambda seen: seen["preemptible"]["allocated"] == 16)
+    body = {"name": "needy", "type": "slurm", "region": REGION, "gpu_type": GPU_TYPE, "gpus": 16}
+    needy = await story.ask("POST", "/clusters", body, once="needy")
+    await story.until("ready", f"/clusters/{needy['id']}", lambda seen: seen["phase"] == "ready")
+    await story.ask("DELETE", f"/clusters/{needy['id']}", also=(404,))
+    await story.until("lent again", path, lambda seen: seen["preemptible"]["allocated"] == 16)
+    await story.ask("PATCH", path, {"preemptible_gpus": 0})
+    await story.cluster_is("ready", 2)
+
+
 async def everything_goes(story: Story) -> None:
     """cluster.gone, volume.record, ensure_absent"""
     await story.ask("DELETE", f"/clusters/{story.ids['cluster']}", also=(404,))
@@ -422,6 +436,7 @@ ACTS: Final[tuple[Callable[[Story], Awaitable[None]], ...]] = (
     a_price_changes,
     a_budget_is_spent,
     a_quote_expires,
+    idle_hosts_are_lent_and_asked_back,
     everything_goes,
 )
 

@@ -99,7 +99,8 @@ class User(Client):
     async def live(self, until: int) -> None:
         """Do something, think, do something else, until the history calms down."""
         verbs: list[tuple[float, Callable[[], Awaitable[None]]]] = [
-            (0.30, self._create),
+            (0.26, self._create),
+            (0.04, self._borrow),
             (0.12, self._resize),
             (0.05, self._reconfigure),
             (0.05, self._pause),
@@ -153,6 +154,12 @@ class User(Client):
         if cluster and cluster["gpus"] >= 8:
             gpus = max(8, cluster["gpus"] + (8 if self._entropy.chance() < 0.5 else -8))
             body = {"gpus": gpus, "force": self._entropy.chance() < 0.3}
+            await self.say("PATCH", f"/clusters/{cluster['id']}", body)
+
+    async def _borrow(self) -> None:
+        cluster = await self.some("clusters")
+        if cluster:
+            body = {"preemptible_gpus": self.pick((0, 8, 16, 24))}
             await self.say("PATCH", f"/clusters/{cluster['id']}", body)
 
     async def _reconfigure(self) -> None:

@@ -1,0 +1,66 @@
+"""Who waits for hosts: clusters whose own workers have none yet, by the line they come from.
+
+Leans on the capacity room. *Law.* Whoever is short says so on its row, in the batch in which it begins to wait; what
+it lacks is worked out from its wish and its workers, so that a word too many costs a look and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster.contracts.store import Find, Op, Store, Wake
+from muster.core.capacity.placement import LineKey
+from muster.core.capacity.service import Capacity
+from muster.core.clusters.terms import held_until
+from muster.model.base import Instant
+from muster.model.catalog import InstanceType
+from muster.model.clusters import Billing, Cluster, Node, NodeRole, Share
+from muster.model.phases import NodePhase, Phase
+
+_NO_SEAT = (NodePhase.LOST, NodePhase.FAILED, NodePhase.LEAVING, NodePhase.GONE)
+
+
+def lacking(cluster: Cluster, nodes: Sequence[Node]) -> int:
+    """Workers of its own that it has no living seat for. Pure."""
+    over = cluster.delete_wished_at is not None or cluster.phase in (Phase.FAILED, Phase.DELETING, Phase.GONE)
+    if over or cluster.spec.paused or cluster.spec.unfunded_since is not None:
+        return 0
+    workers = [node for node in nodes if node.role is NodeRole.WORKER and node.share is Share.OWN]
+    return max(0, cluster.spec.wanted(Share.OWN) - sum(node.phase not in _NO_SEAT for node in workers))
+
+
+class Shorts:
+    def __init__(self, store: Store, capacity: Capacity) -> None:
+        self._store = store
+        self._capacity = capacity
+
+    def line_of(self, cluster: Cluster, shape: InstanceType | None) -> str | None:
+        key = self._capacity.line_for(cluster.region, cluster.spec.gpu_type, shape.gpus if shape else 8)
+        return None if key is None else key.id
+
+    async def waiting(self, line_id: str) -> list[Cluster]:
+        return await self._store.find(Find(Cluster, equals={"short_line": line_id, "gone_at": None}))
+
+    async def freed(self, cluster: Cluster, shape: InstanceType | None, now: Instant) -> list[Op]:
+        """Hosts come free: whoever waits for them, and whoever lends them on, looks at once."""
+        line = self.line_of(cluster, shape)
+        if line is None:
+            return []
+        waiting = await self.waiting(line)
+        return [Wake("preemption", line, now), *(Wake("cluster", one.id, now) for one in waiting)]
+
+    async def hosts_lacking(self, key: LineKey, per_host: dict[str, int], now: Instant) -> int:
+        """Hosts of a line that those who wait need, as far as no promise stands against it.
+
+        `per_host`: instance type -> nodes of it that one host holds.
+        """
+        total = 0
+        for cluster in await self.waiting(key.id):
+            if cluster.phase is Phase.SCHEDULED:
+                continue  # the calendar speaks for it
+            nodes = await self._store.find(Find(Node, equals={"cluster_id": cluster.id, "gone_at": None}))
+            hosts = -(-lacking(cluster, nodes) // per_host.get(cluster.spec.instance_type, 1))
+            spare = cluster.spec.billing is not Billing.ON_DEMAND
+            if total + hosts <= self._capacity.room(key, now, held_until(cluster), spare=spare):
+                total += hosts
+        return total
