@@ -36,6 +36,8 @@ TOGETHER_CREATE = {
     "cuda_version": "12.6",
     "nvidia_driver_version": "560",
 }
+SPREAD = (*["us-central-8"] * 6, *["us-central-4"] * 2, "Delhi", "Chennai")
+"""Where the clusters of a whole fleet go: about as its hosts are spread."""
 REFERENCE_CREATE = {"region": "region-1", "gpu_type": "H100_SXM", "num_gpus": 8, "cluster_type": "KUBERNETES"}
 
 
@@ -235,10 +237,9 @@ def fleet() -> bool:
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
         server, url, key, operator = muster(Path(directory) / "home", "--hosts", "10000", "--time-scale", "1000")
         with server:
-            regions = ("us-central-8", "us-central-4", "Delhi", "Chennai")
             made = 0
             while made < 2000:
-                body = {**CREATE, "name": f"c{made}", "region": regions[made % 4] if made % 2 else "us-central-8"}
+                body = {**CREATE, "name": f"c{made}", "region": SPREAD[made % len(SPREAD)]}
                 status, answer = http("POST", f"{url}/muster/v1/clusters", key, body)
                 assert status == 201, answer
                 made += 1
