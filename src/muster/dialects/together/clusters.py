@@ -47,8 +47,8 @@ class Clusters:
     def _render(self, view: ClusterView) -> bytes:
         return render_cluster(view, self._clock.now(), self._simulated)
 
-    async def _document(self, actor: Actor, id: str) -> bytes:
-        document = await self._clusters.rendered(actor, id, KEPT_AS, self._render)
+    async def _document(self, actor: Actor, id: str, *, accepted: bool = False) -> bytes:
+        document = await self._clusters.rendered(actor, id, KEPT_AS, self._render, accepted=accepted)
         if is_old(document, now := self._clock.now()):
             document = await self._clusters.rendered(actor, id, f"{KEPT_AS}.{now // HOUR}", self._render)
         return document
@@ -64,7 +64,8 @@ class Clusters:
         command = create_cluster(asked.said, await self._house.catalog.current())
         await self._check_neighbour(call.actor, asked.said.shared_volume, command.region)
         cluster = await self._clusters.create(call.actor, command, note=asked.note)
-        return Reply(200, told(await self._document(call.actor, cluster.id)), headers=asked.headers)
+        document = await self._document(call.actor, cluster.id, accepted=True)
+        return Reply(200, told(document), headers=asked.headers)
 
     async def _check_neighbour(self, actor: Actor, volume: wire.InlineVolume | None, region: str) -> None:
         if volume is not None and volume.instance_cluster_id:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -52,8 +53,9 @@ _NEVER: Final = 10**15
 _UP: Final = (NodePhase.JOINING, NodePhase.RUNNING, NodePhase.DRAINING)
 
 
+@lru_cache(maxsize=1024)
 def stamp(at: Instant) -> str:
-    """RFC 3339 with milliseconds and Z."""
+    """RFC 3339 with milliseconds and Z. A document says the same few instants often: each is worded once."""
     return datetime.fromtimestamp(at / 1_000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
