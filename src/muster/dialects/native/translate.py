@@ -213,6 +213,8 @@ def _node(view: ClusterView, node: Node) -> views.Node:
         address=node.address,
         gpus=len(slots) if works else 0,
         slots=slots,
+        share=node.share,
+        reclaim_at=None if node.reclaim_at is None else stamp(node.reclaim_at),
         created_at=stamp(node.created_at),
     )
 
