@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from html import escape
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from muster.core.access.pool import no_pools
 from muster.core.house import FleetFacts, House, build_house
 from muster.dialects.native import problem
 from muster.dialects.native.openapi import build
+from muster.dialects.native.reference import page
 from muster.dialects.native.routes import Native
 from muster.dialects.native.watch import Watch
 from muster.errors import CALL_ERRORS, CallError, RateLimited
@@ -98,10 +101,36 @@ def test_a_native_refusal_says_everything_it_knows(house: House) -> None:
     assert (wrong.status, json.loads(wrong.body)["status"]) == (405, 405)
 
 
+class Links(HTMLParser):
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.targets: set[str] = set()
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        said = dict(attrs)
+        self.anchors.add(f"#{said.get('id')}")
+        self.targets |= {said[name] or "" for name in ("href", "src") if name in said}
+
+
+def test_the_page_to_read_says_what_the_document_says_and_needs_nothing_else(house: House) -> None:
+    document = build(Native(house, Watch()).routes())
+    html = page(document)
+    links = Links(html)
+    assert links.targets - links.anchors == {"openapi.json"}
+    for path, operations in document["paths"].items():
+        assert path in html
+        for operation in operations.values():
+            assert f"#{operation['operationId']}" in links.anchors
+            assert escape(operation["summary"]) in html
+    assert {f"#{name}" for name in document["components"]["schemas"]} <= links.anchors
+
+
 def test_the_page_has_every_route_and_declares_every_refusal(house: House) -> None:
     native = Native(house, Watch())
-    page = build(native.routes())
-    operations = [(path, method, op) for path, ops in page["paths"].items() for method, op in ops.items()]
+    document = build(native.routes())
+    operations = [(path, method, op) for path, ops in document["paths"].items() for method, op in ops.items()]
     assert len(operations) == len(native.routes())
     ids = [operation["operationId"] for _, _, operation in operations]
     assert len(ids) == len(set(ids))
@@ -114,11 +143,11 @@ def test_the_page_has_every_route_and_declares_every_refusal(house: House) -> No
 
 
 def test_every_reference_on_the_page_leads_somewhere(house: House) -> None:
-    page = build(Native(house, Watch()).routes())
-    text = json.dumps(page)
+    document = build(Native(house, Watch()).routes())
+    text = json.dumps(document)
     named = set(re.findall(r'"#/components/schemas/([^"]+)"', text))
     assert named
-    assert named <= set(page["components"]["schemas"])
+    assert named <= set(document["components"]["schemas"])
 
 
 def test_alive_at_once_and_ready_when_the_fleet_was_read(house: House) -> None:

@@ -18,7 +18,8 @@ from muster.dialects.native.catalog import Shelf
 from muster.dialects.native.clusters import Clusters
 from muster.dialects.native.events import Events
 from muster.dialects.native.hosts import Fleet
-from muster.dialects.native.openapi import OpenApi
+from muster.dialects.native.openapi import OpenApi, build
+from muster.dialects.native.reference import Reference
 from muster.dialects.native.replies import BASE
 from muster.dialects.native.volumes import Volumes
 from muster.dialects.native.watch import Watch
@@ -396,8 +397,10 @@ class Native:
 
     def __init__(self, house: House, watch: Watch) -> None:
         self._page = OpenApi(self.routes)
+        reference = Reference(lambda: build(self.routes()))
         self._routes = (
-            row("GET", "/openapi.json", self._page.serve, "This page", open=True, gives=dict),
+            row("GET", "/openapi.json", self._page.serve, "This page, for machines", open=True, gives=dict),
+            row("GET", "/docs", reference.serve, "This page, to read", open=True, gives=str, media="text/html"),
             *account_rows(Accounts(house)),
             *catalog_rows(house),
             *fleet_rows(Fleet(house)),
