@@ -160,6 +160,7 @@ def test_gpus_come_in_eights(gpus: int) -> None:
         ({"num_capacity_pool_gpus": 8}, "num_capacity_pool_gpus"),
         ({"capacity_pool_id": "p", "num_capacity_pool_gpus": 32}, "num_capacity_pool_gpus"),
         ({"num_preemptible_gpus": 4}, "num_preemptible_gpus"),
+        ({"num_preemptible_gpus": 8}, "project_id"),
         ({"shared_volume": {"volume_name": "v", "size_tib": 1}, "volume_id": "v"}, "shared_volume"),
         ({"shared_volume": {"volume_name": "v", "size_tib": 0, "region": REGION}}, "size_tib"),
         ({"shared_volume": {"volume_name": "v", "size_tib": 1, "region": "Delhi"}}, "shared_volume.region"),
@@ -199,7 +200,6 @@ def test_what_makes_no_sense_is_refused_by_its_field(more: dict[str, Any], field
     [
         ({"billing_type": "RESERVED", "duration_days": 3, "num_reserved_gpus": 8}, "num_reserved_gpus"),
         ({"capacity_pool_id": "p", "num_capacity_pool_gpus": 8}, "capacity_pool_id"),
-        ({"num_preemptible_gpus": 8, "project_id": "p"}, "num_preemptible_gpus"),
     ],
 )
 def test_what_this_house_does_not_have_yet_is_refused_and_never_ignored(more: dict[str, Any], field: str) -> None:
@@ -209,6 +209,11 @@ def test_what_this_house_does_not_have_yet_is_refused_and_never_ignored(more: di
 @pytest.mark.parametrize("word", ["auto_scale", "auto_scaled"])
 def test_a_cluster_that_may_grow_says_how_far(word: str) -> None:
     assert create(**{word: True, "auto_scale_max_gpus": 32}).autoscale == AutoscaleWish(max_gpus=32)
+
+
+def test_preemptible_gpus_come_beside_the_others() -> None:
+    assert create(num_preemptible_gpus=16, project_id="p").preemptible_gpus == 16
+    assert update(num_preemptible_gpus=0) == UpdateCluster(preemptible_gpus=0)
 
 
 def test_a_value_that_asks_for_nothing_passes() -> None:
@@ -425,7 +430,7 @@ def test_add_ons_are_switched_by_name() -> None:
         {"num_gpus": 0},
         {"cluster_type": "SLURM"},
         {"num_reserved_gpus": 8},
-        {"num_preemptible_gpus": 8},
+        {"num_preemptible_gpus": 12},
         {"num_capacity_pool_gpus": 8},
         {"reservation_end_time": "2030-01-01T00:00:00+00:00"},
     ],

@@ -41,6 +41,13 @@ def test_capacity_in_time(tenant: Tenant, kind: str) -> None:
     drive(tenant, NEWEST, "reservations.py", kind)
 
 
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_preemptible_gpus_are_wished_for_and_had(tenant: Tenant, kind: str) -> None:
+    id = drive(tenant, NEWEST, "preemptible.py", kind, tenant.project_id).strip()
+    told = tenant.wire.good("GET", f"{CLUSTERS}/{id}")
+    assert (told["desired_preemptible_gpus"], len(told["gpu_worker_nodes"])) == (8, 2)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_queue_grows_its_cluster(tenant: Tenant, operator: Wire, version: str) -> None:
     id = drive(tenant, version, "autoscale.py", "sync").strip()

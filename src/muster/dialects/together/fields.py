@@ -74,7 +74,7 @@ REQUESTS: Final[tuple[Section, ...]] = (
             spoken gpu_node_failover_enabled: a dead worker is replaced without asking
             refused capacity_pool_id: no capacity pools yet
             refused num_capacity_pool_gpus: only with capacity_pool_id; 0 passes
-            refused num_preemptible_gpus: no preemptible capacity yet; 0 passes
+            spoken num_preemptible_gpus: a multiple of 8, with a project_id; here for SLURM, and not for KUBERNETES
             spoken install_traefik: the same as load_balancer TRAEFIK; KUBERNETES only
             spoken slurm_shm_size_gib: required for SLURM, and only there
             spoken slurm_image: SLURM only
@@ -92,7 +92,7 @@ REQUESTS: Final[tuple[Section, ...]] = (
             spoken num_gpus: grows or shrinks it; drained nodes leave first
             refused cluster_type: the present type passes; a cluster does not change its type
             refused num_reserved_gpus: as many as are reserved, and 0, pass; num_gpus above them is on demand
-            refused num_preemptible_gpus: no preemptible capacity yet; 0 passes
+            spoken num_preemptible_gpus: a multiple of 8; SLURM only
             refused num_capacity_pool_gpus: only for clusters made from a pool; 0 passes
             spoken reservation_end_time: not for ON_DEMAND; a later end must be free; not along with more GPUs
             spoken add_ons: by name; switches add-ons that the cluster has on or off
@@ -252,8 +252,8 @@ ANSWERS: Final[tuple[Section, ...]] = (
             constant num_cpu_workers: 0: there are no CPU-only workers
             derived num_reserved_gpus: how many its reservation pays for; 0 for ON_DEMAND
             constant num_capacity_pool_gpus: 0: there are no pools yet
-            constant desired_preemptible_gpus: 0: nothing is preemptible yet
-            constant allocated_preemptible_gpus: 0: nothing is preemptible yet
+            spoken desired_preemptible_gpus: as wished with num_preemptible_gpus
+            derived allocated_preemptible_gpus: what it has of them now
             spoken billing_type: as created
             derived cuda_version: of the image
             derived nvidia_driver_version: of the image
@@ -267,7 +267,7 @@ ANSWERS: Final[tuple[Section, ...]] = (
             derived control_plane_ready: whether all of those are up
             derived gpu_worker_nodes: the living workers
             derived deleted_gpu_worker_nodes: workers that are gone, with deleted_at
-            derived node_lifecycle_events: workers that came and went, for 72 hours
+            derived node_lifecycle_events: workers that came, were told to go and went, for 72 hours
             derived volumes: those that are mounted
             derived phase_transitions: the cluster's history
             derived conditions: Updating, Ending, NodesMissing, GrowthWaits, Stuck (ours)

@@ -56,6 +56,7 @@ _CLUSTER_WORDS: Final[dict[str, str]] = {
     "name": "cluster_name",
     "type": "cluster_type",
     "gpus": "num_gpus",
+    "preemptible_gpus": "num_preemptible_gpus",
     "gpus_per_node": "num_gpus",
     "image_id": "nvidia_version_id",
     "billing": "billing_type",

@@ -117,8 +117,8 @@ def _cluster(view: ClusterView, events: list[answers.LifecycleEvent], simulated:
         num_cpu_workers=0,
         num_reserved_gpus=reserved_gpus(view),
         num_capacity_pool_gpus=0,
-        desired_preemptible_gpus=0,
-        allocated_preemptible_gpus=0,
+        desired_preemptible_gpus=view.lent_wished,
+        allocated_preemptible_gpus=view.lent_gpus,
         billing_type=BILLING[spec.billing],
         cuda_version=image.cuda_version if image else "",
         nvidia_driver_version=image.driver_version if image else "",
@@ -274,11 +274,20 @@ def _lifecycle(view: ClusterView, now: Instant) -> list[tuple[Instant, answers.L
         if node.role is NodeRole.WORKER and node.created_at > started and node.history
     ]
     events += [
-        (node.gone_at, _event(node, "TogetherScaledDown", _why_gone(node), node.gone_at))
+        (node.gone_at, _event(node, _way_out(node), _why_gone(node), node.gone_at))
         for node in view.gone_nodes
         if node.role is NodeRole.WORKER and node.gone_at is not None
     ]
+    events += [
+        (node.warned_at, _event(node, "TogetherPreemptionNotified", "others need its host", node.warned_at))
+        for node in (*view.workers(), *view.gone_nodes)
+        if node.warned_at is not None
+    ]
     return sorted((e for e in events if e[0] + LIFECYCLE_TOLD > now), key=lambda e: (e[0], e[1].node_id))
+
+
+def _way_out(node: Node) -> str:
+    return "TogetherScaledDown" if node.reclaim_at is None else "TogetherPreempted"
 
 
 def _why_gone(node: Node) -> str:

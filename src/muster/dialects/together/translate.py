@@ -1,8 +1,8 @@
 """From Together's create and update to the house's commands. Pure.
 
 Leans on wire, words, terms and core's commands. *Laws.* Every field means something: it becomes part of the command,
-or it is refused in a sentence. What needs a pool or preemptible capacity, neither of which this house has
-yet, is refused, never accepted and ignored; a value that asks for nothing (0, false) is no wish and passes.
+or it is refused in a sentence. What needs a pool, which this house does not have yet, is refused, never accepted and
+ignored; a value that asks for nothing (0, false) is no wish and passes.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def create_cluster(said: wire.NewCluster, catalog: Catalog) -> CreateCluster:
         autoscale=_autoscale(said, gpus),
         image_id=_image(said, region, catalog).id,
         project_id=said.project_id,
+        preemptible_gpus=said.num_preemptible_gpus or 0,
         failover=bool(said.gpu_node_failover_enabled),
         mounts=_mounts(said, region),
         acceptance=acceptance(said.acceptance_tests_params),
@@ -72,7 +73,7 @@ def _check_type_fields(said: wire.NewCluster, type_: ClusterType) -> None:
     if type_ is ClusterType.SLURM:
         if said.slurm_shm_size_gib is None:
             raise Invalid("slurm_shm_size_gib is required for SLURM clusters", field="slurm_shm_size_gib")
-        for field in ("install_traefik", "oidc_config", "num_preemptible_gpus"):
+        for field in ("install_traefik", "oidc_config"):
             if getattr(said, field):
                 raise Invalid(f"{field} is only for KUBERNETES clusters", field=field)
         return
@@ -101,18 +102,8 @@ def _check_pools(said: wire.NewCluster, gpus: int) -> None:
         if whole_nodes(said.num_capacity_pool_gpus or 0, "num_capacity_pool_gpus") > gpus:
             raise Invalid("num_capacity_pool_gpus cannot be more than num_gpus", field="num_capacity_pool_gpus")
         raise Unsupported("this server has no capacity pools yet", field="capacity_pool_id", hint="Leave it out")
-    _check_preemptible(said.num_preemptible_gpus)
-    if said.num_preemptible_gpus and not said.project_id:
+    if whole_nodes(said.num_preemptible_gpus or 0, "num_preemptible_gpus") and not said.project_id:
         raise Invalid("num_preemptible_gpus needs a project_id", field="project_id")
-
-
-def _check_preemptible(gpus: int | None) -> None:
-    if gpus is not None and whole_nodes(gpus, "num_preemptible_gpus"):
-        raise Unsupported(
-            "this server has no preemptible capacity yet",
-            field="num_preemptible_gpus",
-            hint="Ask for standard GPUs with num_gpus",
-        )
 
 
 # --- images ---------------------------------------------------------------------------------------------------------
@@ -264,8 +255,10 @@ def update_cluster(said: wire.ClusterChange, view: ClusterView) -> UpdateCluster
             "num_capacity_pool_gpus is only for clusters created with a capacity_pool_id",
             field="num_capacity_pool_gpus",
         )
-    _check_preemptible(said.num_preemptible_gpus)
+    if said.num_preemptible_gpus is not None:
+        whole_nodes(said.num_preemptible_gpus, "num_preemptible_gpus")
     fields: dict[str, Any] = {}
     if said.cluster_config is not None or said.add_ons is not None:
         fields["config"] = changed_config(spec.config, said, spec.type)
+    fields["preemptible_gpus"] = said.num_preemptible_gpus
     return UpdateCluster(gpus=said.num_gpus, ends_at=new_end(said, view), **fields)
