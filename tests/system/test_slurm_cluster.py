@@ -123,12 +123,31 @@ def test_scripts_and_extra_lines_are_applied_live_or_refused_whole(tmp_path: Pat
         assert "4242" in await cluster.says("login", "scontrol show config | grep MaxArraySize")
         assert await cluster.says("worker-1", "cat /etc/nodeset /etc/lifecycle") == "made\nmade"
         assert await cluster.says("login", "cat /etc/login-init /etc/lifecycle") == "made\nmade"
-        for refused in ("Include /etc/passwd", "AuthType=auth/none", "NoSuchOption=1"):
+        for refused, because in (
+            ("Include /etc/passwd", "Include may not be set"),
+            ("AuthType=auth/none", "AuthType may not be set"),
+            ("NoSuchOption=1", "unrecognized key"),
+            ("PriorityType=priority/nosuch", "priority"),  # parsed, but no controller starts with it
+            (
+                "PartitionName=x Nodes=nosuch",
+                "Invalid node names in partition x",
+            ),  # nor reads it while running: it dies
+        ):
             cluster.config = ClusterConfig(scripts=replace(scripts, extra_slurm_conf=refused))
-            with pytest.raises(Never):
+            with pytest.raises(Never, match=because):
                 await cluster.converge()
         assert "4242" in await cluster.says("login", "scontrol show config | grep MaxArraySize")
         assert sorted((await cluster.says("login", "srun -N2 hostname")).split()) == ["worker-0", "worker-1"]
+        job = await cluster.says("login", "sbatch --parsable --wrap 'sleep 600'")
+        await _until_says(cluster, "login", f"squeue -h -j {job} -o %T", "RUNNING")
+        cluster.config = ClusterConfig(scripts=replace(scripts, extra_slurm_conf="SchedulerType=sched/builtin"))
+        await cluster.converge()
+        assert "builtin" in await cluster.says("login", "scontrol show config | grep SchedulerType"), (
+            "read at a start"
+        )
+        assert await cluster.says("login", f"squeue -h -j {job} -o %T") == "RUNNING"
+        assert "gpu:h100:2" in await cluster.says("login", "scontrol show node worker-1 | grep Gres")
+        assert await cluster.says("controller", "ls /tmp", user="root") == "", "trials leave nothing behind"
 
     on_a_cluster(tmp_path, story)
 

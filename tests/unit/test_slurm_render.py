@@ -25,6 +25,7 @@ from muster.orchestrators.slurm.render import (
     workers_of,
 )
 from muster.orchestrators.slurm.requeue import requeued
+from muster.orchestrators.slurm.trial import trial_conf
 
 SECRET = b"a home's secret"
 
@@ -184,3 +185,13 @@ def test_slurm_is_told_only_of_those_it_still_believes_in() -> None:
     words = roster.parse("w1 idle\nw2 mixed*\nw3 down\nw4 drained\nw5 idle\nslurm_load: error\n")
     knocks = {"w1": Knock.GONE, "w2": Knock.REFUSED, "w3": Knock.GONE, "w4": Knock.GONE, "w5": Knock.SILENT}
     assert roster.fallen(words, knocks) == ["w1", "w2"]
+
+
+def test_a_trial_keeps_to_itself() -> None:
+    """It must not take the cluster's port, state, log or database for its own."""
+    counted = replace(WHOLE, spec=replace(WHOLE.spec, config=ClusterConfig(accounting=True)))
+    tried = trial_conf(content(counted, "slurm/slurm.conf")).splitlines()
+    assert [line for line in tried if line.startswith("SlurmctldPort=")] == ["SlurmctldPort=6899"]
+    shared = ("StateSaveLocation=", "SlurmctldPidFile=", "SlurmctldLogFile=", "AccountingStorage")
+    assert [line for line in tried if line.startswith(shared)] == []
+    assert "GresTypes=gpu" in tried

@@ -16,7 +16,7 @@ from muster.contracts.clock import Clock
 from muster.contracts.hands import File, Hands, Knock
 from muster.contracts.orchestrator import Feature, Member, Progress, Queue, Rendered, Standing, Target, Tested
 from muster.contracts.substrate import Fence
-from muster.errors import DriverError, Never, TryLater
+from muster.errors import DriverError, TryLater
 from muster.model.clusters import AccessFacts, CheckResult, ClusterType
 from muster.orchestrators.slurm import queue as queues
 from muster.orchestrators.slurm import roster
@@ -27,6 +27,7 @@ from muster.orchestrators.slurm.notice import cut_short, put_back, tell
 from muster.orchestrators.slurm.probes import Probes
 from muster.orchestrators.slurm.render import USER, controller_of, digest_of, files_of, login_of, workers_of
 from muster.orchestrators.slurm.requeue import hasten_requeued
+from muster.orchestrators.slurm.trial import try_conf
 
 LOOK_AGAIN_MS: Final = 40
 _FEATURES: Final = frozenset(
@@ -51,6 +52,7 @@ class SlurmOrchestrator:
         self._probes = Probes(hands, clock)
         self._errands: dict[str, asyncio.Task[None]] = {}
         self._converged: dict[str, str] = {}
+        self._tried: dict[str, str] = {}
         self._troubles: dict[str, str] = {}  # why the last attempt failed, told while the next is under way
 
     def features(self, type: ClusterType) -> frozenset[Feature] | None:
@@ -98,16 +100,14 @@ class SlurmOrchestrator:
         return all(standing not in fallen for standing in (await self.observe(target)).values())
 
     async def _try_first(self, target: Target, files: Sequence[File]) -> None:
-        """The tenant's extra lines meet Slurm's own parser before they meet the cluster; refused, nothing changes."""
+        """The tenant's extra lines, once; refused, nothing changes."""
         head = controller_of(target)
         if not target.spec.config.scripts.extra_slurm_conf or head is None:
             return
         conf = next(file.content for file in files if file.path == "slurm/slurm.conf")
-        script = 'd=$(mktemp -d) && cat >"$d/slurm.conf" && SLURM_CONF=$d/slurm.conf scontrol ping; rm -r "$d"'
-        ran = await self._hands.run(head.node_id, ["sh", "-c", script], stdin=conf, seconds=15)
-        wrong = [line for line in (ran.out + ran.err).splitlines() if "pars" in line.lower() or "fatal" in line]
-        if wrong:
-            raise Never(f"extra slurm.conf refused: {wrong[0].strip()[:300]}")
+        if self._tried.get(target.cluster_id) != conf:
+            await try_conf(self._hands, head, conf)
+            self._tried[target.cluster_id] = conf
 
     async def observe(self, target: Target) -> dict[str, Standing]:
         head, door, workers = controller_of(target), login_of(target), workers_of(target)

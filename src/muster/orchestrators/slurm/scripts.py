@@ -73,15 +73,17 @@ if [[ $roles == *" controller "* ]]; then
   # where accounting goes is read at the start only
   storage=$(grep ^AccountingStorageType= $C/slurm/slurm.conf)
   before=$storage; [[ -r /run/slurm-storage ]] && before=$(</run/slurm-storage)
-  if [[ $before != "$storage" ]] && runs /run/slurm/slurmctld.pid slurmctld; then
+  end_controller() { # its state is kept, and jobs run on
     scontrol shutdown slurmctld
     for ((i = 0; i < 300; i++)); do runs /run/slurm/slurmctld.pid slurmctld || break; nap 0.05; done
-  fi
+  }
+  if [[ $before != "$storage" ]] && runs /run/slurm/slurmctld.pid slurmctld; then end_controller; fi
   echo "$storage" > /run/slurm-storage
   if runs /run/slurm/slurmctld.pid slurmctld; then
-    [[ -r /run/slurm-digest && $(</run/slurm-digest) == "$digest" ]] ||
-      scontrol reconfigure || fail "reconfigure refused"
-  else
+    # some things are read at the start only
+    [[ -r /run/slurm-digest && $(</run/slurm-digest) == "$digest" ]] || scontrol reconfigure || end_controller
+  fi
+  if ! runs /run/slurm/slurmctld.pid slurmctld; then
     again=; [[ -e /var/spool/slurmctld/node_state ]] && again=1
     slurmctld 8>&- 9>&- || fail "slurmctld did not start: $(tail -n 3 "$(log slurmctld)" 2>/dev/null)"
     await "$node" 6817
