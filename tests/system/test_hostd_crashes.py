@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import threading
 import time
@@ -14,12 +15,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from muster.contracts.substrate import Fence, Power, VolumeWish
+from muster.contracts.substrate import Fence, Owned, Power, VolumeWish
 from muster.errors import DriverError
 from muster.hostd.launch import answers, bring_up
-from muster.hostd.traces import hostds
+from muster.hostd.traces import Home, hostds, unaccounted
 from muster.model.clusters import Mount
 from muster.testing.local import Fleet, cache, fabric_wish, node_wish, residue
+from muster.testing.local import fleet as running_fleet
 from muster.testing.local_server import LocalServer
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -110,6 +112,27 @@ async def _one_life(home: Path, step: int) -> bool:
     left = residue(home, fleet.home_id)
     assert not left, f"step {step} left behind: {left}"
     return reached
+
+
+def test_a_node_without_a_record_is_found_by_its_group_and_can_be_removed(tmp_path: Path) -> None:
+    """The second net: what runs is known even when what was written of it is lost."""
+
+    async def told() -> None:
+        async with running_fleet(tmp_path) as fleet:
+            await fleet.substrate.ensure([fabric_wish("alpha"), *FIRST], OURS)
+            await fleet.until(["node-1", "node-2"], Power.UP)
+            fleet.kill()
+            shutil.rmtree(tmp_path / "hostd" / "nodes" / "node-1")
+            await fleet.start()
+            assert Owned("node-1", "node", "alpha") in await fleet.substrate.owned()
+            assert (await fleet.substrate.observe(["node-1"]))["node-1"].power is Power.UNKNOWN
+            assert unaccounted(Home(tmp_path, fleet.home_id)), "and the doctor says so"
+            await fleet.substrate.ensure_absent(["node-1"], OURS)
+            await fleet.until_absent(["node-1"])
+            assert unaccounted(Home(tmp_path, fleet.home_id)) == []
+            assert (await fleet.substrate.run("node-2", ["true"])).code == 0, "its neighbour runs on"
+
+    asyncio.run(told())
 
 
 class Nurse:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +45,48 @@ def test_up_create_ssh_resize_and_down(server: LocalServer) -> None:
     assert real == {"munge", "srun", "gpus", "shm", "storage"}
     server.muster("cluster", "resize", "demo", "24", "--wait")
     assert len(server.muster("ssh", "demo", "srun", "-N3", "hostname").split()) == 3
+
+
+def test_a_home_is_taken_over_and_never_widened(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    mine = home / "mine"
+    mine.write_text("of whoever was here before\n")
+    mine.chmod(0o600)
+    made = LocalServer(tmp_path)
+    made.up()
+    try:
+        whose = pwd.getpwnam("muster").pw_uid
+        assert {path: _owner_and_mode(path) for path in (home, mine, home / "hostd")} == {
+            home: (whose, 0o700),
+            mine: (whose, 0o600),
+            home / "hostd": (0, 0o700),
+        }
+        open_to_others = [path for path in home.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o077]
+        outside = [path for path in open_to_others if (home / "hostd") not in path.parents]
+        assert [path for path in outside if path.name not in ("hostd.log", "hostd.sock")] == []
+    finally:
+        made.down()
+
+
+def _owner_and_mode(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_uid, stat.S_IMODE(found.st_mode)
+
+
+def test_what_a_new_memory_does_not_know_is_removed(server: LocalServer) -> None:
+    """A start adopts the wanted and removes the rest of its own home: here the server lost all it had written."""
+    server.muster("cluster", "create", "demo", "--type", "slurm", "--gpus", "8", "--wait")
+    server.kill()
+    for file in server.home.glob("muster.db*"):
+        file.unlink()
+    server.up()
+    for _ in range(600):
+        if not list((server.home / "hostd" / "nodes").iterdir()):
+            break
+        time.sleep(0.1)
+    assert list((server.home / "hostd" / "nodes").iterdir()) == []
+    assert server.muster("doctor") == "nothing\n"
 
 
 def test_clusters_run_on_while_muster_is_killed(server: LocalServer) -> None:

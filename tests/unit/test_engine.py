@@ -73,6 +73,7 @@ def test_what_a_killed_bearer_of_its_name_held_is_taken_up_at_once(tmp_path: Pat
         async def act(id: str, claim: Claim) -> Outcome:
             return Gone()
 
+        began = clock.now()
         for id in ("mine", "other"):
             await store.apply(Batch(Step.ENGINE_ROUND, [Wake("thing", id, clock.now())]))
         for worker in ("house", "neighbour"):
@@ -83,6 +84,7 @@ def test_what_a_killed_bearer_of_its_name_held_is_taken_up_at_once(tmp_path: Pat
         assert [id for id, _ in reconciler.turns] == ["mine"], "the neighbour may well be alive"
         await run_for(engine, 30, clock)
         assert [id for id, _ in reconciler.turns] == ["mine", "other"]
+        assert all(token > began for _, token in reconciler.turns), "also where the store is a copy of an older one"
 
     virtually(tmp_path, story)
 

@@ -192,6 +192,10 @@ class Store(Protocol):
         """Let go of all that this worker holds, because it is known to have ended; how much that was. Each piece is
         due as it was when it was taken: whoever claims it next has a greater token."""
 
+    async def tokens_above(self, least: int) -> None:
+        """No claim from now on has a token of `least` or below. For a store that is younger than what it forgot: one
+        made anew, or restored from a copy, whose drivers have seen greater tokens than it remembers giving."""
+
     async def next_due(self) -> Instant | None:
         """When the earliest unclaimed work is due, or a claim expires."""
 

@@ -103,7 +103,9 @@ class Engine:
             await asyncio.gather(*self._running, return_exceptions=True)
 
     async def _inherit(self) -> None:
-        """Whoever bore our name was killed: its work waits for no expiry."""
+        """Whoever bore our name was killed: its work waits for no expiry. And our tokens are greater than its were,
+        even if the store was lost or restored meanwhile: they follow the clock, which no copy sets back."""
+        await self._store.tokens_above(self._clock.now())
         left = await self._store.disown(self.worker)
         if left:
             log.info("work that was left in the middle is taken up again: %d", left)

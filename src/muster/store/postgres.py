@@ -225,3 +225,11 @@ class PostgresStore:
 
     async def disown(self, worker: str) -> int:
         return await self._execute("UPDATE work SET worker = NULL, ready_at = due_at WHERE worker = $1", worker)
+
+    async def tokens_above(self, least: int) -> None:
+        # One replica at a time: a sequence set by two could be set back by the slower one.
+        raised = "SELECT setval('claim_token', $1) FROM claim_token WHERE last_value < $1"
+        with told_plainly():
+            async with self._pool.acquire() as connection, connection.transaction():
+                await connection.execute("LOCK TABLE work IN SHARE ROW EXCLUSIVE MODE")
+                await connection.execute(raised, least)

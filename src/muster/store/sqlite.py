@@ -180,3 +180,6 @@ class SqliteStore:
 
     async def disown(self, worker: str) -> int:
         return int(await self._writer.submit(lambda: self._applier.disown(worker)))
+
+    async def tokens_above(self, least: int) -> None:
+        await self._writer.submit(lambda: self._applier.tokens_above(least))

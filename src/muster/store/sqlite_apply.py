@@ -253,6 +253,9 @@ class Applier:
         disown = "UPDATE work SET worker = NULL, ready_at = due_at WHERE worker = ?"
         return self._cursor.execute(disown, (worker,)).rowcount
 
+    def tokens_above(self, least: int) -> None:
+        self._cursor.execute(_RAISE, ("claim", least))
+
     def prune_events(self, before: Instant, limit: int) -> int:
         # Looking only at the first `limit` rows keeps this cheap without an index on time: the log is in time order.
         prune = "DELETE FROM event WHERE at < ? AND seq IN (SELECT seq FROM event ORDER BY seq LIMIT ?)"

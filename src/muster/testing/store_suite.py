@@ -594,6 +594,19 @@ class StoreSuite:
 
         self.tell(opened, story)
 
+    def test_tokens_begin_above_what_others_have_seen_and_never_fall(self, opened: Open) -> None:
+        async def story(store: Store) -> None:
+            tokens = []
+            for least in (1_000, 5, 2_000):
+                await store.tokens_above(least)
+                await store.apply(batch(Wake("cluster", "c", 1)))
+                [claim] = await store.claim(worker="w", now=1, lease_ms=100, limit=1)
+                tokens.append(claim.token)
+                await store.release(claim, due_at=None, failed=False)
+            assert tokens == [1_001, 1_002, 2_001]
+
+        self.tell(opened, story)
+
     def test_tokens_grow_even_when_the_row_went_and_came_back(self, opened: Open) -> None:
         async def story(store: Store) -> None:
             tokens = []
