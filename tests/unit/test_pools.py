@@ -8,15 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.contracts.faults import Fault, FaultKind
+from muster.contracts.store import Find
+from muster.core.billing.verify import verify
 from muster.core.capacity.index import CapacityIndex
 from muster.core.capacity.placement import Ask, Placement
 from muster.core.capacity.pools import PoolWish
 from muster.core.capacity.reservations import ReserveAsk
+from muster.core.clusters.commands import UpdateCluster
 from muster.errors import Forbidden, Invalid, NameTaken, NeverFits, NotFound, OutOfStock, Protected
 from muster.model.accounts import SYSTEM, Actor, Role
 from muster.model.base import DAY
+from muster.model.billing import Usage
+from muster.model.clusters import Billing, Cluster, Node, NodeRole, Share
 from muster.model.hosts import Host, Pool
-from muster.model.phases import Phase
+from muster.model.phases import NodePhase, Phase
 from muster.testing.simulation.cast import GPU, REGION, Cast, play
 
 WISH = PoolWish("apart", REGION, GPU)
@@ -151,5 +157,124 @@ def test_a_strangers_pool_does_not_exist(tmp_path: Path) -> None:
                 await call
         with pytest.raises(Forbidden):
             await pools.delete(cast.tenant, pool.id)
+
+    play(tmp_path, story)
+
+
+# --- drawing from one -----------------------------------------------------------------------------------------------
+
+
+async def where(cast: Cast, cluster: Cluster) -> list[tuple[Share, str]]:
+    """Its workers: their share, and the host each is on."""
+    live = await cast.house.store.find(Find(Node, equals={"cluster_id": cluster.id, "gone_at": None}))
+    workers = [node for node in live if node.role is NodeRole.WORKER and node.phase is NodePhase.RUNNING]
+    return sorted((node.share, node.host_name) for node in workers)
+
+
+async def until_at(cast: Cast, cluster: Cluster, own: int, pooled: int) -> list[str]:
+    """So many of each; the hosts of those from the pool."""
+    found: list[tuple[Share, str]] = []
+    for _ in range(200):
+        found = await where(cast, cluster)
+        shares = [share for share, _ in found]
+        if (shares.count(Share.OWN), shares.count(Share.POOL)) == (own, pooled):
+            return [host for share, host in found if share is Share.POOL]
+        await cast.clock.sleep(10)
+    raise AssertionError(found)
+
+
+def test_a_cluster_draws_from_its_pool_and_from_everybodys(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        pool = await set_apart(cast, "h-6", "h-7")
+        made = await cast.create("mixed", 24, pool_id=pool.id, pool_gpus=8)
+        await cast.until(made, Phase.READY)
+        hosts = await until_at(cast, made, own=2, pooled=1)
+        assert set(hosts) <= {"h-6", "h-7"}
+        assert await cast.house.pools.stock(pool) == (8, 16)
+        used = await cast.house.store.find(Find(Usage, equals={"resource_id": made.id, "closed_at": None}))
+        assert sorted((usage.billing, usage.quantity) for usage in used) == [("on_demand", 2), ("pool", 1)]
+
+        await cast.house.clusters.update(cast.tenant, made.id, UpdateCluster(pool_gpus=16))
+        assert set(await until_at(cast, made, own=1, pooled=2)) == {"h-6", "h-7"}
+        with pytest.raises(Invalid):
+            await cast.house.clusters.update(cast.tenant, made.id, UpdateCluster(pool_gpus=32))
+        await cast.house.clusters.update(cast.tenant, made.id, UpdateCluster(gpus=8))
+        assert len(await until_at(cast, made, own=0, pooled=1)) == 1
+        await cast.house.clusters.update(cast.tenant, made.id, UpdateCluster(gpus=16, pool_gpus=0))
+        await until_at(cast, made, own=2, pooled=0)
+        assert await cast.house.pools.stock(pool) == (16, 16)
+        assert (await verify(cast.house.store)).problems == []
+
+    play(tmp_path, story)
+
+
+def test_all_of_it_comes_from_the_pool_unless_said(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        pool = await set_apart(cast, "h-6", "h-7")
+        made = await cast.create("drawn", 16, pool_id=pool.id)
+        assert (made.region, made.spec.pool_workers) == (REGION, 2)
+        with pytest.raises(OutOfStock, match="0 GPUs of it are free"):
+            await cast.create("late", 8, pool_id=pool.id)
+        with pytest.raises(NeverFits, match="ever has"):
+            await cast.create("huge", 24, pool_id=pool.id)
+        await cast.until(made, Phase.READY)
+
+    play(tmp_path, story)
+
+
+def test_a_dead_host_of_a_pool_is_replaced_from_the_pool(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        pool = await set_apart(cast, "h-6", "h-7")
+        made = await cast.create("drawn", 16, pool_id=pool.id, pool_gpus=8, failover=True)
+        await cast.until(made, Phase.READY)
+        [first] = await until_at(cast, made, own=1, pooled=1)
+        await cast.image.desk.inject(Fault(kind=FaultKind.HOST_DEATH, target=first))
+        for _ in range(200):
+            pooled = [host for share, host in await where(cast, made) if share is Share.POOL]
+            if pooled and pooled != [first]:
+                break
+            await cast.clock.sleep(10)
+        assert pooled == [{"h-6": "h-7", "h-7": "h-6"}[first]]
+
+    play(tmp_path, story)
+
+
+def test_what_a_pool_gave_is_found_again_after_a_pause(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        pool = await set_apart(cast, "h-6", "h-7")
+        made = await cast.create("drawn", 16, pool_id=pool.id, pool_gpus=8)
+        await cast.until(made, Phase.READY)
+        await cast.house.clusters.pause(cast.tenant, made.id)
+        await cast.until(made, Phase.PAUSED)
+        for _ in range(60):
+            if not await cast.leases(made):
+                break
+            await cast.clock.sleep(5)
+        assert await cast.house.pools.stock(pool) == (16, 16)
+        await cast.house.clusters.resume(cast.tenant, made.id)
+        await cast.until(made, Phase.READY)
+        assert set(await until_at(cast, made, own=1, pooled=1)) <= {"h-6", "h-7"}
+
+    play(tmp_path, story)
+
+
+def test_what_cannot_be_drawn_is_refused_in_words(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        pool = await set_apart(cast, "h-7")
+        foreign = await cast.house.accounts.create_account(SYSTEM, name="others", postpaid=True)
+        theirs = await cast.house.pools.create(SYSTEM, WISH._replace(name="theirs", account_id=foreign.id))
+        for id in (theirs.id, "nothing"):
+            with pytest.raises(NotFound, match="there is no pool"):
+                await cast.create("x", 8, pool_id=id)
+        with pytest.raises(Invalid, match="goes with pool_id"):
+            await cast.create("x", 8, pool_gpus=8)
+        with pytest.raises(Invalid, match="no more than gpus"):
+            await cast.create("x", 8, pool_id=pool.id, pool_gpus=16)
+        with pytest.raises(Invalid, match="on demand"):
+            await cast.create("x", 8, pool_id=pool.id, billing=Billing.RESERVED, duration_days=2)
+        plain = await cast.create("plain", 8)
+        await cast.until(plain, Phase.READY)
+        with pytest.raises(Invalid, match="without a pool"):
+            await cast.house.clusters.update(cast.tenant, plain.id, UpdateCluster(pool_gpus=8))
 
     play(tmp_path, story)

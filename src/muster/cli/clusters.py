@@ -57,6 +57,8 @@ CLUSTER = Shown(
         ("PREEMPTIBLE", preemptible),
         ("WORKERS", "workers"),
         ("AUTOSCALE", autoscale),
+        ("POOL", "pool_id"),
+        ("POOL GPUS", "pool_gpus"),
         ("INSTANCE TYPE", "instance_type"),
         ("REGION", "region"),
         ("IMAGE", "image_id"),
@@ -175,6 +177,7 @@ def done(session: Session, changed: Thing, wait: bool, timeout: float) -> None:
 @click.option("--gpus", type=click.IntRange(1), help="The new total.")
 @click.option("--autoscale-max", type=click.IntRange(0), help="GPUs it may grow to by itself; 0 = none but its own.")
 @click.option("--preemptible", "preemptible_gpus", type=click.IntRange(0), help="More, while hosts are idle.")
+@click.option("--pool-gpus", type=click.IntRange(0), help="So many of its GPUs from its pool.")
 @click.option("--failover/--no-failover", default=None, help="Replace dead workers without asking.")
 @click.option("--protect/--no-protect", "deletion_protection", default=None, help="Refuse deletion.")
 @click.option("--image", "image_id", help="Another image.")
@@ -189,6 +192,7 @@ def update(
     gpus: int | None,
     autoscale_max: int | None,
     preemptible_gpus: int | None,
+    pool_gpus: int | None,
     failover: bool | None,
     deletion_protection: bool | None,
     image_id: str | None,
@@ -205,6 +209,7 @@ def update(
         gpus=gpus,
         autoscale=None if autoscale_max is None else {"max_gpus": autoscale_max},
         preemptible_gpus=preemptible_gpus,
+        pool_gpus=pool_gpus,
         failover=failover,
         deletion_protection=deletion_protection,
         image_id=image_id,

@@ -75,6 +75,8 @@ def body_from(file: str | None) -> Thing:
 @click.option("--ends-at", help="When it may end by itself, as 2026-05-01T12:00:00Z.")
 @click.option("--starts-at", help="When it is to be ready, as 2026-05-01T12:00:00Z; needs --ends-at.")
 @click.option("--days", "duration_days", type=float, help="Reserve it for so many days from its being ready.")
+@click.option("--pool", help="Hosts set apart for you, by the pool's name or id.")
+@click.option("--pool-gpus", type=click.IntRange(0), help="So many of its GPUs from the pool; all when not given.")
 @click.option("--quote", "quote_id", help="A quote or reservation to draw from, by id.")
 @click.option("--queue", is_flag=True, help="When it is not free now, wait for it.")
 @click.option("--single-node", is_flag=True, help="One instance that is its own controller.")
@@ -111,6 +113,8 @@ def body(session: Session, name: str, flags: dict[str, Any]) -> Thing:
         "starts_at": flags["starts_at"],
         "duration_days": flags["duration_days"],
         "billing": billing_of(flags),
+        "pool_id": session.client.pools.find(flags["pool"])["id"] if flags["pool"] else None,
+        "pool_gpus": flags["pool_gpus"],
         "quote_id": flags["quote_id"],
         "queue": flags["queue"] or None,
         "reserved_ip_id": flags["reserved_ip"],

@@ -19,7 +19,8 @@ UNIT_MS: Final[dict[str, int]] = {"node_hour": HOUR, "gib_month": MONTH_HOURS * 
 """The units that are charged by time; a term is charged by contract."""
 ON_DEMAND: Final = "on_demand"
 PREEMPTIBLE: Final = "preemptible"
-METERED: Final = (ON_DEMAND, PREEMPTIBLE)
+POOL: Final = "pool"
+METERED: Final = (ON_DEMAND, PREEMPTIBLE, POOL)
 """The billing types that are charged by what was served; the others are paid for by their contracts."""
 
 REVENUE: Final = "operator:revenue"

@@ -17,7 +17,7 @@ from muster.contracts.store import Batch, Find, Insert, Op, Replace, Store, Wake
 from muster.core.billing.booking import closing_ops, refund_entry
 from muster.core.billing.rates import PriceBook
 from muster.model.base import SECOND, Instant
-from muster.model.billing import METERED, ON_DEMAND, PREEMPTIBLE, Contract, LedgerEntry, Usage, UsageClass
+from muster.model.billing import METERED, ON_DEMAND, POOL, PREEMPTIBLE, Contract, LedgerEntry, Usage, UsageClass
 from muster.model.catalog import Price
 from muster.model.clusters import Cluster, Node, NodeRole, Share
 from muster.model.phases import PROVISIONING, SERVING, STOPPED, NodePhase, Phase, VolumePhase
@@ -48,17 +48,17 @@ def cluster_levels(cluster: Cluster, nodes: Iterable[Node]) -> Levels:
     if cluster.phase in STOPPED:
         return {(UsageClass.PAUSED, spec.billing): spec.workers}
     workers = [node for node in nodes if node.role is NodeRole.WORKER and node.phase is not NodePhase.GONE]
-    classes, lent = Counter[UsageClass](), Counter[UsageClass]()
-    for node in workers:
-        mine = lent if node.share is Share.PREEMPTIBLE else classes
-        mine[_node_class(cluster.phase, node.phase)] += 1
-    levels: dict[Level, int] = {(its, str(spec.billing)): n for its, n in classes.items()}
-    levels |= {(its, PREEMPTIBLE): n for its, n in lent.items()}
-    serving = classes[UsageClass.SERVING]
+    own = str(spec.billing)
+    levels = Counter((_node_class(cluster.phase, n.phase), _BILLED_AS.get(n.share, own)) for n in workers)
+    serving = levels[UsageClass.SERVING, own]
     if spec.reserved_workers is not None and serving > spec.reserved_workers:
-        levels[UsageClass.SERVING, spec.billing] = spec.reserved_workers
+        levels[UsageClass.SERVING, own] = spec.reserved_workers
         levels[UsageClass.SERVING, ON_DEMAND] = serving - spec.reserved_workers
     return levels
+
+
+_BILLED_AS: Final = {Share.PREEMPTIBLE: PREEMPTIBLE, Share.POOL: POOL}
+"""How workers of another share than the cluster's own are billed."""
 
 
 def _node_class(phase: Phase, node: NodePhase) -> UsageClass:

@@ -160,7 +160,8 @@ class Capacity:
     def reclaimable(self, ask: Ask) -> int:
         """Hosts that would have to be asked back for this to fit; 0 when that would not help."""
         key = self.line_for(ask.region, ask.gpu_type, ask.gpus_per_node)
-        if key is None:
+        free, _ = self._index.pool_stock(ask.region, ask.gpu_type, ask.pool_id) if ask.pool_nodes else (0, 0)
+        if key is None or ask.pool_nodes * ask.gpus_per_node > free:
             return 0
         lacking = ask.nodes - self._index.free_nodes(ask.region, ask.gpu_type, ask.gpus_per_node)
         hosts = -(-lacking // (key.slots // ask.gpus_per_node))

@@ -21,7 +21,7 @@ ID_CHARS_MAX: Final = 80
 GPUS_PER_NODE_MAX: Final = 62
 FLAVOURS: Final = ("base", "slurm", "nemo")
 UNITS: Final = ("node_hour", "gib_month", "term")
-BILLINGS: Final = ("on_demand", "reserved", "scheduled", "preemptible")
+BILLINGS: Final = ("on_demand", "reserved", "scheduled", "preemptible", "pool")
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 _VERSION = re.compile(r"\d+(\.\d+)*")

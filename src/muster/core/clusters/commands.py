@@ -49,6 +49,8 @@ class CreateCluster(Part, frozen=True, kw_only=True):
     lasts_ms: int | None = None  # instead of ends_at: so long from its acceptance on
     starts_at: Instant | None = None  # of scheduled capacity: when it is to be ready; None = at once
     duration_days: float | None = None  # of a reserved cluster: so long from its first being ready
+    pool_id: str = ""  # a pool to draw workers from
+    pool_gpus: int | None = None  # so many of `gpus` come from it; None = all
     quote_id: str = ""  # a quote or reservation to draw from, instead of billing and times
     queue: bool = False  # when it is not free now: wait for it instead of being refused
     failover: bool = False
@@ -70,6 +72,7 @@ class UpdateCluster(Part, frozen=True, kw_only=True):
     gpus: int | None = None
     autoscale: AutoscaleWish | None = None
     preemptible_gpus: int | None = None
+    pool_gpus: int | None = None
     leave_first: tuple[str, ...] | None = None
     force: bool = False
     config: ClusterConfig | None = None

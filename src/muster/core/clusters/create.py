@@ -28,6 +28,7 @@ from muster.core.catalog.snapshot import Catalog
 from muster.core.clusters import admission
 from muster.core.clusters.access import bind_address, group_ops, public_keys
 from muster.core.clusters.commands import CreateCluster
+from muster.core.clusters.drawing import More, drawn_by, wants_of
 from muster.core.clusters.loans import lending_line
 from muster.core.clusters.mounts import mount_ops
 from muster.core.clusters.nodes import seat_ops
@@ -54,7 +55,7 @@ from muster.model.base import Instant
 from muster.model.billing import PREEMPTIBLE
 from muster.model.capacity import Reservation
 from muster.model.catalog import InstanceType
-from muster.model.clusters import Billing, Cluster, ClusterSpec, ClusterStatus, Moved, Node
+from muster.model.clusters import Billing, Cluster, ClusterSpec, ClusterStatus, Moved, Node, Share
 from muster.model.hosts import Lease
 from muster.model.phases import Phase
 
@@ -157,12 +158,22 @@ class Creates:
         await admission.check_image(command.type, command.config.slurm_image, self._orchestrator)
         if command.config.oidc is not None and self._issuers is not None:
             await self._issuers.check(command.config.oidc)
-        region = await self._choose_region(wish, shape, catalog)
-        ask = Ask(region, command.gpu_type, shape.gpus, workers, control=0 if command.single_node else 2)
+        draw = await drawn_by(self._store, project, wish, shape, workers)
+        region = draw.region or await self._choose_region(wish, shape, catalog)
+        ask = Ask(
+            region,
+            command.gpu_type,
+            shape.gpus,
+            workers - draw.workers,
+            control=0 if command.single_node else 2,
+            pool_id=draw.pool_id or "",
+            pool_nodes=draw.workers,
+        )
         await self._capacity.fits_ever(ask)
         guard = await self._seating.quota_guard(project, workers * shape.gpus)
-        await self._purse.require(project, _wants(wish, shape, region, workers))
         spec = await self._spec(project, wish, region, shape, workers, catalog)
+        spec = msgspec.structs.replace(spec, pool_id=draw.pool_id, pool_workers=draw.workers)
+        await self._purse.require(project, _wants(wish, spec))
         for _ in range(PLACE_TRIES_MAX):
             cluster = await self._try_create(actor, project, name, command, spec, shape, once, guard, note, drawn)
             if cluster is not None:
@@ -394,11 +405,11 @@ def _duration(command: CreateCluster) -> Instant | None:
     return duration_ms(command.duration_days)
 
 
-def _wants(command: CreateCluster, shape: InstanceType, region: str, workers: int) -> list[Want]:
+def _wants(command: CreateCluster, spec: ClusterSpec) -> list[Want]:
     """What is to be paid for: the workers, and the volumes made along with them."""
     volumes = [
-        Want("volume", mount.new.region or region, mount.new.size_gib) for mount in command.mounts if mount.new
+        Want("volume", mount.new.region or spec.region, mount.new.size_gib) for mount in command.mounts if mount.new
     ]
-    lent = command.preemptible_gpus // shape.gpus
-    loans = [Want(shape.id, region, lent, PREEMPTIBLE)] if lent else []
-    return [Want(shape.id, region, workers, command.billing), *loans, *volumes]
+    lent = [Want(spec.instance_type, spec.region, spec.preemptible_workers, PREEMPTIBLE)]
+    own = wants_of(spec, More(spec.wanted(Share.OWN), spec.pool_workers), command.billing)
+    return [*own, *(lent if spec.preemptible_workers else ()), *volumes]

@@ -1,4 +1,7 @@
-"""Seats for a whole cluster that gave all of its own back, and for nodes in the place of others. Pure."""
+"""Seats for a whole cluster that gave all of its own back, and for nodes in the place of others. Pure.
+
+*Law.* A worker's seat is where its share is: one of a pool on that pool's hosts, the others on everybody's.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from muster.core.clusters.snapshot import ClusterView
 from muster.core.clusters.terms import held_until
 from muster.model.base import Instant
 from muster.model.catalog import InstanceType
-from muster.model.clusters import Billing, Cluster, Node, NodeRole, Repair
+from muster.model.clusters import Billing, Cluster, Node, NodeRole, Repair, Share
 
 CONTROL = (NodeRole.CONTROLLER, NodeRole.LOGIN)
 
@@ -23,22 +26,31 @@ def whole_ask(cluster: Cluster, shape: InstanceType | None, now: Instant) -> Ask
         spec.region,
         spec.gpu_type,
         shape.gpus if shape else 8,
-        spec.workers,
+        spec.workers - spec.pool_workers,
         control=0 if spec.single_node else len(CONTROL),
         ends_at=held_until(cluster),
         at=now,
         promised=spec.billing is not Billing.ON_DEMAND,
+        pool_id=spec.pool_id or "",
+        pool_nodes=spec.pool_workers,
     )
+
+
+def worker_grants(placement: Placement) -> list[tuple[Grant, Share]]:
+    """What workers were granted, by the share they are held for."""
+    own = [(grant, Share.OWN) for grant in placement.workers]
+    return own + [(grant, Share.POOL) for grant in placement.pooled]
 
 
 def whole_seats(
     entropy: Entropy, cluster: Cluster, nodes: Sequence[Node], placement: Placement, because: str, at: Instant
 ) -> list[Seat]:
-    grants: list[tuple[NodeRole, int, Grant]] = [
-        (role, 0, grant) for role, grant in zip(CONTROL, placement.control, strict=False)
+    grants: list[tuple[NodeRole, int, Grant, Share]] = [
+        (role, 0, grant, Share.OWN) for role, grant in zip(CONTROL, placement.control, strict=False)
     ]
-    ordinals = free_ordinals(nodes, len(placement.workers))
-    grants += [(NodeRole.WORKER, n, grant) for n, grant in zip(ordinals, placement.workers, strict=True)]
+    workers = worker_grants(placement)
+    ordinals = free_ordinals(nodes, len(workers))
+    grants += [(NodeRole.WORKER, n, grant, share) for n, (grant, share) in zip(ordinals, workers, strict=True)]
     return [
         seat(
             entropy,
@@ -50,8 +62,9 @@ def whole_seats(
             because=because,
             at=at,
             ends_at=held_until(cluster),
+            share=share,
         )
-        for role, ordinal, grant in grants
+        for role, ordinal, grant, share in grants
     ]
 
 
@@ -59,16 +72,19 @@ def substitute_ask(view: ClusterView, nodes: Sequence[Node], now: Instant) -> As
     """Hosts for others in the place of these nodes."""
     cluster, shape = view.cluster, view.instance_type
     workers = [node for node in nodes if node.role is NodeRole.WORKER]
+    pooled = sum(node.share is Share.POOL for node in workers)
     return Ask(
         region=cluster.region,
         gpu_type=cluster.spec.gpu_type,
         gpus_per_node=shape.gpus if shape else 8,
-        nodes=len(workers),
+        nodes=len(workers) - pooled,
         control=len(nodes) - len(workers),
         avoid=frozenset(node.host_id for node in nodes if node.host_id and node.mending.wish is not Repair.ANYWHERE),
         ends_at=held_until(cluster),
         at=now,
         spare=cluster.spec.billing is not Billing.ON_DEMAND,
+        pool_id=cluster.spec.pool_id or "",
+        pool_nodes=pooled,
     )
 
 
@@ -76,10 +92,12 @@ def substitute_seats(
     entropy: Entropy, view: ClusterView, nodes: Sequence[Node], placement: Placement, now: Instant
 ) -> list[Seat]:
     """A worker's substitute gets a new name; a control node keeps its own."""
-    workers, control = iter(placement.workers), iter(placement.control)
-    ordinals = iter(free_ordinals(view.nodes, len(placement.workers)))
+    workers, pooled, control = iter(placement.workers), iter(placement.pooled), iter(placement.control)
+    ordinals = iter(free_ordinals(view.nodes, len(placement.workers) + len(placement.pooled)))
     return [
-        _in_place(entropy, view.cluster, node, next(workers), next(ordinals), now)
+        _in_place(
+            entropy, view.cluster, node, next(pooled if node.share is Share.POOL else workers), next(ordinals), now
+        )
         if node.role is NodeRole.WORKER
         else _in_place(entropy, view.cluster, node, next(control), node.ordinal, now)
         for node in nodes

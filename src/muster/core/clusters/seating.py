@@ -7,13 +7,14 @@ from muster.contracts.store import Expect, Find, Op, Replace, Store
 from muster.core.capacity.placement import Grant, Placement
 from muster.core.clusters.access import saved_keys
 from muster.core.clusters.nodes import Seat, free_ordinals, seat
+from muster.core.clusters.reseat import worker_grants
 from muster.core.clusters.terms import held_until
 from muster.errors import NotFound, QuotaExceeded
 from muster.model.access import SshKey
 from muster.model.accounts import Project
 from muster.model.base import Instant, changed
 from muster.model.catalog import InstanceType
-from muster.model.clusters import Cluster, Node, NodeRole
+from muster.model.clusters import Cluster, Node, NodeRole, Share
 
 PLACE_TRIES_MAX = 8
 """How often a refused grant is placed anew before the caller is told that others were faster."""
@@ -78,19 +79,28 @@ class Seating:
         seats = [
             self._seat(cluster, role, 0, grant, now) for role, grant in zip(control, placement.control, strict=False)
         ]
-        seats += [self._seat(cluster, NodeRole.WORKER, i, grant, now) for i, grant in enumerate(placement.workers)]
-        return seats
+        workers = enumerate(worker_grants(placement))
+        return seats + [self._seat(cluster, NodeRole.WORKER, i, grant, now, share) for i, (grant, share) in workers]
 
     def more_seats(self, cluster: Cluster, nodes: list[Node], placement: Placement, now: Instant) -> list[Seat]:
         """Seats beside those that are taken: workers get ordinals that no living one has."""
-        ordinals = free_ordinals(nodes, len(placement.workers))
+        workers = worker_grants(placement)
+        ordinals = free_ordinals(nodes, len(workers))
         seats = self.first_seats(cluster, Placement((), placement.control), now)
         return seats + [
-            self._seat(cluster, NodeRole.WORKER, ordinal, grant, now)
-            for ordinal, grant in zip(ordinals, placement.workers, strict=True)
+            self._seat(cluster, NodeRole.WORKER, ordinal, grant, now, share)
+            for ordinal, (grant, share) in zip(ordinals, workers, strict=True)
         ]
 
-    def _seat(self, cluster: Cluster, role: NodeRole, ordinal: int, grant: Grant, now: Instant) -> Seat:
+    def _seat(
+        self,
+        cluster: Cluster,
+        role: NodeRole,
+        ordinal: int,
+        grant: Grant,
+        now: Instant,
+        share: Share = Share.OWN,
+    ) -> Seat:
         return seat(
             self._entropy,
             cluster_id=cluster.id,
@@ -101,4 +111,5 @@ class Seating:
             because="accepted",
             at=now,
             ends_at=held_until(cluster),
+            share=share,
         )

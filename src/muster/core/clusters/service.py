@@ -30,6 +30,7 @@ from muster.core.clusters.access import bind_address, group_ops, public_keys, un
 from muster.core.clusters.boots import restarted, with_boots
 from muster.core.clusters.commands import CreateCluster, MountWish, UpdateCluster
 from muster.core.clusters.create import Creates, Note
+from muster.core.clusters.drawing import More, more_of, wants_of
 from muster.core.clusters.explain import Explanation, explain
 from muster.core.clusters.loans import loan_fields, loan_wakes, loan_wants
 from muster.core.clusters.mounts import attach_ops, detach_ops
@@ -37,6 +38,7 @@ from muster.core.clusters.nodes import seat_ops
 from muster.core.clusters.requests import new_request
 from muster.core.clusters.reseat import whole_ask
 from muster.core.clusters.seating import PLACE_TRIES_MAX, Seating
+from muster.core.clusters.sizes import autoscaled, drawn, lent
 from muster.core.clusters.snapshot import ClusterView, load_mounts, load_view
 from muster.core.clusters.terms import held_until
 from muster.core.clusters.views import Views
@@ -55,7 +57,6 @@ from muster.errors import (
 )
 from muster.model.accounts import Actor
 from muster.model.base import Instant, changed
-from muster.model.catalog import InstanceType
 from muster.model.clusters import AccessFacts, Billing, Cluster, ClusterSpec, Node, NodeRole
 from muster.model.phases import SERVING, NodePhase, Phase
 
@@ -125,10 +126,10 @@ class ClusterService(Views):
         renamed = _renamed(cluster, command.name) | await self._loan(view, spec)
         if spec == cluster.spec and not renamed:
             return cluster
-        growth = max(0, spec.own_workers - cluster.spec.own_workers)
+        more = more_of(cluster.spec, spec)
         operation = "update" if workers == cluster.spec.workers else "resize"
-        if growth:
-            return await self._grow(actor, view, spec, growth, note, renamed)
+        if more.any:
+            return await self._grow(actor, view, spec, more, note, renamed)
         groups = await group_ops(self._store, cluster.project_id, command.security_group_ids or ())
         try:
             ops = [*groups, *await self._windows.moved_ops(cluster, spec)]
@@ -183,6 +184,7 @@ class ClusterService(Views):
                 await admission.check_image(cluster.spec.type, command.config.slurm_image, self._orchestrator)
         changes: dict[str, Any] = {
             "workers": workers,
+            "pool_workers": drawn(view, command, workers),
             "leave_first": command.leave_first,
             "config": command.config,
             "failover": command.failover,
@@ -191,7 +193,7 @@ class ClusterService(Views):
             "ends_at": command.ends_at,
         }
         if command.preemptible_gpus is not None and view.instance_type is not None:
-            changes |= self._lent(cluster, command.preemptible_gpus, view.instance_type)
+            changes |= lent(cluster.spec, command.preemptible_gpus, view.instance_type, self._orchestrator)
         if command.force:
             changes["force"] = True
         if command.ssh_keys is not None:
@@ -199,26 +201,7 @@ class ClusterService(Views):
         if command.image_id is not None:
             changes["image_id"] = self._image_in(cluster.region, command.image_id, await self._catalog.current())
         spec = msgspec.structs.replace(cluster.spec, **{k: v for k, v in changes.items() if v is not None})
-        return with_boots(cluster.spec, self._autoscaled(view, command, spec)), workers
-
-    def _autoscaled(self, view: ClusterView, command: UpdateCluster, spec: ClusterSpec) -> ClusterSpec:
-        """How far it may grow by itself. What has grown so counts towards a larger wish."""
-        before, shape = view.cluster.spec, view.instance_type
-        if shape is None or (before.autoscale is None and command.autoscale is None):
-            return spec
-        limit = before.autoscale
-        if command.autoscale is not None:
-            limit = admission.check_autoscale(command.autoscale, shape, spec.workers, spec.type, self._orchestrator)
-        if limit is not None and spec.workers > limit.max_workers:
-            words = f"it grows to {limit.max_workers * shape.gpus} GPUs at the most"
-            raise Invalid(words, field="gpus", hint="raise autoscale.max_gpus first")
-        grown = max(0, before.autoscaled_workers - max(0, spec.workers - before.workers)) if limit is not None else 0
-        return msgspec.structs.replace(spec, autoscale=limit, autoscaled_workers=grown)
-
-    def _lent(self, cluster: Cluster, gpus: int, shape: InstanceType) -> dict[str, int]:
-        wished = admission.check_preemptible(gpus, cluster.spec.type, shape, self._orchestrator)
-        granted = min(cluster.spec.preemptible_granted, wished)
-        return {"preemptible_workers": wished, "preemptible_granted": granted}
+        return with_boots(cluster.spec, autoscaled(view, command, spec, self._orchestrator)), workers
 
     def _image_in(self, region: str, image_id: str, catalog: Catalog) -> str:
         image = catalog.images.get(image_id)
@@ -231,22 +214,31 @@ class ClusterService(Views):
         actor: Actor,
         view: ClusterView,
         spec: ClusterSpec,
-        growth: int,
+        more: More,
         note: Note | None,
         fields: dict[str, str],
     ) -> Cluster:
         gpus = view.instance_type.gpus if view.instance_type else admission.WHOLE_HOST_GPUS
-        ask = Ask(spec.region, spec.gpu_type, gpus, growth, at=self._clock.now(), ends_at=held_until(view.cluster))
+        ask = Ask(
+            spec.region,
+            spec.gpu_type,
+            gpus,
+            more.own,
+            at=self._clock.now(),
+            ends_at=held_until(view.cluster),
+            pool_id=spec.pool_id or "",
+            pool_nodes=more.pooled,
+        )
         await self._capacity.fits_ever(ask)
-        guard = await self._admitted(view.cluster, spec, growth, gpus)
+        guard = await self._admitted(view.cluster, spec, more, gpus)
         return await self._seat_and_wish(actor, view, ask, "resize", spec=spec, guard=guard, note=note, fields=fields)
 
-    async def _admitted(self, cluster: Cluster, spec: ClusterSpec, workers: int, gpus: int) -> list[Op]:
+    async def _admitted(self, cluster: Cluster, spec: ClusterSpec, more: More, gpus: int) -> list[Op]:
         """Quota, then balance, for so many more workers; what guards them in the batch."""
         project = await self._seating.project(cluster.project_id)
-        guard = await self._seating.quota_guard(project, workers * gpus)
+        guard = await self._seating.quota_guard(project, (more.own + more.pooled) * gpus)
         billing = spec.billing if spec.reserved_workers is None else Billing.ON_DEMAND
-        await self._purse.require(project, [Want(spec.instance_type, spec.region, workers, billing)])
+        await self._purse.require(project, wants_of(spec, more, billing))
         return guard
 
     async def _seat_and_wish(
@@ -309,7 +301,7 @@ class ClusterService(Views):
             raise WrongPhase("it is still being paused", hint="wait until its nodes are off")
         spec = msgspec.structs.replace(cluster.spec, paused=False)
         gpus = view.instance_type.gpus if view.instance_type else admission.WHOLE_HOST_GPUS
-        guard = await self._admitted(cluster, spec, spec.workers, gpus)
+        guard = await self._admitted(cluster, spec, More(spec.workers - spec.pool_workers, spec.pool_workers), gpus)
         ask = whole_ask(cluster, view.instance_type, self._clock.now())
         return await self._seat_and_wish(actor, view, ask, "resume", spec=spec, guard=guard)
 

@@ -52,6 +52,11 @@ class ClusterView:
         lent = [node for node in self.nodes if node.share is Share.PREEMPTIBLE and node.phase in at_work]
         return len(lent) * (self.instance_type.gpus if self.instance_type else 0)
 
+    @property
+    def pool_gpus(self) -> int:
+        """Of its GPUs, how many come from its pool."""
+        return self.cluster.spec.pool_workers * (self.instance_type.gpus if self.instance_type else 0)
+
     def workers(self) -> list[Node]:
         return [node for node in self.nodes if node.role is NodeRole.WORKER]
 

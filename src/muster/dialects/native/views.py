@@ -291,6 +291,8 @@ class Cluster(View, frozen=True, kw_only=True):
     gpus: int
     autoscale: Autoscaled | None
     preemptible: Preemptible
+    pool_id: str | None
+    pool_gpus: int
     image_id: str
     billing: Billing
     starts_at: Stamp | None

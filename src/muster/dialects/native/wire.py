@@ -247,6 +247,8 @@ class NewCluster(Body, frozen=True, kw_only=True):
     starts_at: Moment | None = None
     ends_at: Moment | None = None
     duration_days: Annotated[float, Meta(gt=0, le=365)] | None = None
+    pool_id: Id = ""
+    pool_gpus: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
     quote_id: Id = ""
     queue: bool = False
     failover: bool = False
@@ -268,6 +270,7 @@ class ClusterChange(Body, frozen=True, kw_only=True):
     gpus: Gpus | None = None
     autoscale: Autoscale | None = None
     preemptible_gpus: Lent | None = None
+    pool_gpus: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
     leave_first: tuple[Id, ...] | None = None
     force: bool = False
     config: Config | None = None
