@@ -199,7 +199,7 @@ async def assemble(settings: Settings, closing: AsyncExitStack) -> Running:
             for engine in engines:
                 engine.nudge()
 
-    opened = await open_store(settings.database)
+    opened = await open_store(settings.database, ticks)
     closing.push_async_callback(opened.close)
     store = announcing(_with_failpoint(opened, settings), committed)
     fleet = _open_fleet(settings, clock, entropy, store)

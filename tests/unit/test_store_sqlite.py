@@ -17,7 +17,7 @@ from muster.errors import StoreError, StoreFull, Unavailable, UniqueViolation
 from muster.model.clusters import Cluster
 from muster.store import sqlite as sqlite_store
 from muster.store.sqlite import SqliteStore
-from muster.store.sqlite_writer import Groups
+from muster.store.sqlite_writer import Groups, GroupWriter
 from muster.testing.store_suite import batch, cluster, event
 
 
@@ -40,6 +40,56 @@ def test_many_callers_share_few_commits(tmp_path: Path) -> None:
         return len(seen)
 
     assert asyncio.run(story()) < 100
+
+
+@pytest.mark.parametrize(("flush_seconds", "commits"), [(0.0, [2, 2]), (9.0, [2, 1])], ids=["quick", "slow"])
+def test_half_of_those_who_wait_go_first_unless_the_disk_is_slow(
+    tmp_path: Path, flush_seconds: float, commits: list[int]
+) -> None:
+    """The first sixteen go by halves, for nothing is known of the disk; the next sixteen by what was seen of it."""
+    db = sqlite3.connect(tmp_path / "m.db", isolation_level=None, check_same_thread=False)
+    said: list[str] = []
+    now = 0.0
+
+    def ticks() -> float:
+        """Rows take no time; a flush takes what this disk takes."""
+        nonlocal now
+        now += flush_seconds if said[-1:] == ["COMMIT"] else 0.0
+        return now
+
+    async def story() -> list[int]:
+        writer = GroupWriter(db, 1_000, ticks)
+        db.set_trace_callback(said.append)
+        seen = []
+        for _ in range(2):
+            said.clear()
+            await asyncio.gather(*(writer.submit(lambda: db.execute("SELECT 1").fetchone()) for _ in range(16)))
+            seen.append(said.count("COMMIT"))
+        await writer.close()
+        return seen
+
+    assert asyncio.run(story()) == commits
+
+
+def test_a_beginning_that_must_wait_lets_others_go_on(tmp_path: Path) -> None:
+    """Another process is writing: whoever only reads is answered meanwhile, and the batch is written after all."""
+
+    async def story() -> None:
+        store = SqliteStore.open(tmp_path / "m.db")
+        other = sqlite3.connect(tmp_path / "m.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.create_task(store.apply(batch(Insert(cluster("c1")))))
+        for _ in range(20):
+            await asyncio.sleep(0)
+            assert await store.count(Find(Cluster)) == 0
+        assert not waiting.done()
+        other.execute("COMMIT")
+        other.close()
+        await waiting
+        assert await store.count(Find(Cluster)) == 1
+        await store.close()
+
+    asyncio.run(story())
 
 
 def test_a_group_gives_each_job_its_own_verdict(tmp_path: Path) -> None:

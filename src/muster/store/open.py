@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from muster.contracts.store import Store
 from muster.errors import Invalid
 from muster.store.sqlite import SqliteStore
@@ -10,7 +12,7 @@ _SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql://", "postgres://")
 
 
-async def open_store(url: str) -> Store:
+async def open_store(url: str, ticks: Callable[[], float] = lambda: 0.0) -> Store:
     """`sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/name`; made and migrated."""
     if url.startswith(_POSTGRES):
         # Only for whoever uses it: a server on SQLite starts sooner and smaller without.
@@ -18,7 +20,7 @@ async def open_store(url: str) -> Store:
 
         return await PostgresStore.open(url)
     if url.startswith(_SQLITE) and len(url) > len(_SQLITE):
-        return SqliteStore.open(url.removeprefix(_SQLITE))
+        return SqliteStore.open(url.removeprefix(_SQLITE), ticks=ticks)
     raise Invalid(
         "this is not a database we know",
         field="database",

@@ -20,7 +20,7 @@ from muster.store.migrate import migrate_sqlite
 from muster.store.rows import rows_of, table_rows
 from muster.store.schema import TABLES
 from muster.store.sqlite_apply import Applier
-from muster.store.sqlite_writer import GroupWriter, InlineWriter, translated
+from muster.store.sqlite_writer import GroupWriter, InlineWriter, Ticks, translated
 
 BUSY_MS: Final = 10_000
 """How long a write waits for another process's transaction."""
@@ -48,10 +48,17 @@ def _connect(path: str, *, fsync: bool) -> sqlite3.Connection:
 class SqliteStore:
     """`inline`: no thread, each batch committed in its caller. `fsync=False` only where a power cut cannot matter."""
 
-    def __init__(self, reader: sqlite3.Connection, writer: sqlite3.Connection, *, inline: bool) -> None:
+    def __init__(
+        self,
+        reader: sqlite3.Connection,
+        writer: sqlite3.Connection,
+        *,
+        inline: bool,
+        ticks: Ticks = lambda: 0.0,
+    ) -> None:
         self._reader = reader
         self._applier = Applier(writer)
-        self._writer = InlineWriter(writer) if inline else GroupWriter(writer, BUSY_MS)
+        self._writer = InlineWriter(writer) if inline else GroupWriter(writer, BUSY_MS, ticks)
         self._heads = {
             table.noun: f"SELECT id, version, project_id, created_at FROM {table.name} WHERE id = ?"
             + (" AND gone_at IS NULL" if "gone_at" in table.names else "")
@@ -62,8 +69,11 @@ class SqliteStore:
         }
 
     @classmethod
-    def open(cls, path: str | Path, *, inline: bool = False, fsync: bool = True) -> SqliteStore:
-        """Open (and make, and migrate) the file. ":memory:" is private to this store and needs `inline`."""
+    def open(
+        cls, path: str | Path, *, inline: bool = False, fsync: bool = True, ticks: Ticks = lambda: 0.0
+    ) -> SqliteStore:
+        """Open (and make, and migrate) the file. ":memory:" is private to this store and needs `inline`. `ticks`
+        shows how quick the disk is; without, it counts as quick."""
         writer = _connect(str(path), fsync=fsync)
         try:
             migrate_sqlite(writer)
@@ -77,7 +87,7 @@ class SqliteStore:
             return cls(writer, writer, inline=True)
         reader = _connect(str(path), fsync=fsync)
         reader.execute("PRAGMA query_only = ON")
-        return cls(reader, writer, inline=inline)
+        return cls(reader, writer, inline=inline, ticks=ticks)
 
     async def close(self) -> None:
         # The reader first: the last connection to close folds the WAL into the file, so it must be able to write.

@@ -21,9 +21,15 @@ GROUP_LIMIT: Final = 256
 """Jobs in one transaction: bounds how long the first of a group waits for the last."""
 
 GROUP_LEAST: Final = 8
-"""So many who wait are one group. Of more, half: while one half waits for the disk, the other half's callers work."""
+"""So many who wait are one group. Of more, half, if the disk is quick: while one half waits for it, the other half's
+callers work."""
+
+QUICK: Final = 2.0
+"""A disk is quick that takes no longer to flush a group than this many times what writing its rows took."""
 
 Job: TypeAlias = Callable[[], Any]
+Ticks: TypeAlias = Callable[[], float]
+"""Seconds from an arbitrary point."""
 
 _RULES: Final = rule_by_columns()
 _UNIQUE: Final = "UNIQUE constraint failed: "
@@ -173,9 +179,11 @@ class GroupWriter:
     What costs real time is the commit, and that waits outside the interpreter while the next group gathers.
     """
 
-    def __init__(self, db: sqlite3.Connection, busy_ms: int) -> None:
+    def __init__(self, db: sqlite3.Connection, busy_ms: int, ticks: Ticks) -> None:
         self._db = db
         self._busy_ms = busy_ms
+        self._ticks = ticks
+        self._quick = True
         self._groups = Groups(db)
         self._groups.be_patient(0)
         self._waiting: list[_Asked] = []
@@ -206,7 +214,7 @@ class GroupWriter:
         """Group after group, until nobody waits. Whoever asks while a commit runs is in the next group."""
         try:
             while self._waiting:
-                count = _group_of(len(self._waiting))
+                count = _group_of(len(self._waiting), self._quick)
                 group, self._waiting = self._waiting[:count], self._waiting[count:]
                 _resolve(group, await self._written(loop, [asked.job for asked in group]))
         finally:
@@ -218,10 +226,13 @@ class GroupWriter:
             await self._begin(loop)
         except sqlite3.Error as error:
             return [Verdict(None, translated(error)) for _ in jobs]
+        began = self._ticks()
         answers = self._groups.begun(jobs)
+        written = self._ticks()
         try:
             if answers is not None:
-                await loop.run_in_executor(self._disk, self._groups.commit)
+                flushed = await loop.run_in_executor(self._disk, self._commit)
+                self._quick = flushed - written <= QUICK * (written - began)
                 return [Verdict(answer, None) for answer in answers]
         except sqlite3.Error:
             pass  # the group failed as a whole: each gets its own verdict
@@ -234,6 +245,11 @@ class GroupWriter:
         except sqlite3.OperationalError:
             await loop.run_in_executor(self._disk, self._patiently, self._groups.begin)
 
+    def _commit(self) -> float:
+        """When it was done: the loop may be busy with others by then and look much later."""
+        self._groups.commit()
+        return self._ticks()
+
     def _patiently(self, act: Callable[..., Any], *args: Any) -> Any:
         self._groups.be_patient(self._busy_ms)
         try:
@@ -242,8 +258,8 @@ class GroupWriter:
             self._groups.be_patient(0)
 
 
-def _group_of(waiting: int) -> int:
-    return min(GROUP_LIMIT, max(GROUP_LEAST, (waiting + 1) // 2))
+def _group_of(waiting: int, quick: bool) -> int:
+    return min(GROUP_LIMIT, max(GROUP_LEAST, (waiting + 1) // 2) if quick else waiting)
 
 
 def _resolve(group: list[_Asked], verdicts: list[Verdict]) -> None:
