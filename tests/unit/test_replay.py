@@ -13,7 +13,7 @@ from muster.cli.replay import replay
 from muster.core.capacity.index import CapacityIndex
 from muster.core.capacity.placement import Ask, Placement, Refusal
 from muster.core.capacity.waiting import Patience
-from muster.core.replay.figures import figures
+from muster.core.replay.figures import figures, promise_figures
 from muster.core.replay.play import Played, Windows, play, promise
 from muster.core.replay.trace import fleet_of_topology, read_trace, regular_fleet
 from muster.errors import Invalid
@@ -57,7 +57,7 @@ def test_a_gang_goes_to_one_leaf_and_may_wait_for_it(tmp_path: Path) -> None:
     rows = ((0, 600, 8), (0, 90000, 8), (1, 600, 8), (2, 36000, 16))
     torn = played(tmp_path, 4, (0, 600, 8), (0, 600, 8), (0, 90000, 8), (0, 90000, 8))
     assert all(one.wait == 0 for one in torn.outcomes)
-    patient = played(tmp_path, 4, *rows, patience=Patience(0.5, HOUR))
+    patient = played(tmp_path, 4, *rows, patience=Patience(ahead=HOUR))
     assert figures(patient)["one_leaf_share"] == 1.0
 
 
@@ -75,6 +75,7 @@ def test_a_placement_that_refuses_all_starts_nobody(tmp_path: Path, monkeypatch:
 def test_windows_are_promised_until_an_hour_is_full(tmp_path: Path) -> None:
     jobs = read_trace(trace(tmp_path, (0, 3600, 8), (0, 3600, 8), (0, 3600, 8), (0, 3600, 1)))
     told = promise(jobs, 2, Windows(lead=0))
+    assert figures(play(jobs, regular_fleet(2, 2, 2))).keys() <= promise_figures(told).keys()
     assert (told.asked, told.accepted) == (3, 2)
     assert promise(jobs, 2, Windows(lead=0, slack=HOUR)).accepted == 3
 
@@ -105,6 +106,9 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert told["as it is"]["mean_wait_h"] == 0.5
     assert told["2 hosts"]["mean_wait_h"] == 0
     assert "<svg" in (tmp_path / "page.html").read_text()
+    for_policy = CliRunner().invoke(replay, [str(path), "--hosts", "1", "--compare", "leaf-patience=0,hosts=3"])
+    assert "leaf-patience=0,hosts=3" in for_policy.stdout
+    assert CliRunner().invoke(replay, [str(path), "--hosts", "1", "--compare", "colour=red"]).exit_code != 0
     table = CliRunner().invoke(replay, [str(path), "--hosts", "1", "--as", "reservation"])
     assert "reserved_share" in table.stdout
     assert CliRunner().invoke(replay, [str(path)]).exit_code != 0

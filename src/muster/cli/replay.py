@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,16 @@ from muster.errors import Invalid
 from muster.model.base import HOUR
 from muster.model.hosts import Host
 
+COMPARED: Mapping[str, Callable[[str], Any]] = {
+    "hosts": int,
+    "leaf-hosts": int,
+    "pod-leaves": int,
+    "leaf-patience": float,
+    "lead-days": float,
+    "slack-hours": float,
+    "seed": int,
+}
+"""Options that the other side of a comparison may say differently."""
 PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -46,23 +56,32 @@ PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--lead-days", type=float, default=7.0, show_default=True, help="Windows begin up to so much later.")
 @click.option("--slack-hours", type=float, default=0.0, show_default=True, help="A window's start may slip so far.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--leaf-patience", type=float, default=0.0, help="Share of its length a gang waits for one leaf.")
-@click.option("--patience-hours", type=float, default=4.0, show_default=True, help="But in all at most so long.")
-@click.option("--compare", metavar="HOSTS", type=click.IntRange(1), help="What if there were so many hosts?")
+@click.option(
+    "--leaf-patience",
+    type=click.FloatRange(0),
+    default=2.0,
+    show_default=True,
+    help="Hours a gang waits for one leaf.",
+)
+@click.option(
+    "--compare", metavar="WHAT", help="So many hosts instead, or another policy: --compare leaf-patience=0."
+)
 @click.option("--html", "html_", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
-def replay(trace: Path, output: str, html_: Path | None, compare: int | None, **said: Any) -> None:
+def replay(trace: Path, output: str, html_: Path | None, compare: str | None, **said: Any) -> None:
     """Drive TRACE through placement and the calendar, and tell what came of it."""
     try:
         jobs = read_trace(trace, from_day=said["from_day"], to_day=said["to_day"], gpu_is_host=said["gpu_is_host"])
-        fleets = {"as it is": fleet(said)}
+        sides = {"as it is": said}
         if compare is not None:
-            fleets[f"{compare} hosts"] = fleet({**said, "hosts": compare})
+            name, instead = other_side(compare)
+            sides[name] = {**said, **instead}
+        fleets = {name: fleet(side) for name, side in sides.items()}
     except Invalid as error:
         raise Ended(error.message, USAGE, error.hint or "") from error
     if not jobs:
         raise Ended("no asks in these days", USAGE, "look at --from-day and --to-day")
-    told = {name: run(jobs, hosts, said) for name, hosts in fleets.items()}
+    told = {name: run(jobs, hosts, sides[name]) for name, hosts in fleets.items()}
     if html_ is not None:
         html_.write_text(page(trace.name, told))
     shown = {name: facts for name, (facts, _) in told.items()}
@@ -76,13 +95,24 @@ def run(jobs: list[Job], hosts: list[Host], said: dict[str, Any]) -> tuple[dict[
         if said["as_"] == "reservation":
             windows = Windows(round(said["lead_days"] * 24 * HOUR), round(said["slack_hours"] * HOUR), said["seed"])
             return promise_figures(promise(jobs, len(hosts), windows, progress=progress)), []
-        played = play(
-            jobs,
-            hosts,
-            patience=Patience(said["leaf_patience"], round(said["patience_hours"] * HOUR)),
-            progress=progress,
-        )
+        played = play(jobs, hosts, patience=Patience(round(said["leaf_patience"] * HOUR)), progress=progress)
         return figures(played), [one.wait / HOUR for one in played.outcomes if one.started is not None]
+
+
+def other_side(compare: str) -> tuple[str, dict[str, Any]]:
+    """Its name, and what it says instead: `88` hosts, or options as in `leaf-patience=0,hosts=88`."""
+    if compare.isdigit():
+        return f"{compare} hosts", {"hosts": int(compare)}
+    instead: dict[str, Any] = {}
+    for part in compare.split(","):
+        option, _, value = part.partition("=")
+        try:
+            instead[option.replace("-", "_")] = COMPARED[option](value)
+        except (KeyError, ValueError) as error:
+            raise Invalid(
+                f"cannot compare with {part!r}", hint=f"a number of hosts, or {', '.join(COMPARED)}"
+            ) from error
+    return compare, instead
 
 
 def stepper(update: Callable[[int], None], every: int = 500) -> Callable[[int], None]:

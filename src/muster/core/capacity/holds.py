@@ -6,9 +6,12 @@ Leans on nothing. *Law.* A host's end is known only when every taken slot of it 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from muster.model.base import Instant
+
+STRETCH_WEIGHS: Final = 80
+"""Keeping a whole host busy for longer, beside leaving one GPU of it idle for as long."""
 
 
 class Holds:
@@ -47,7 +50,10 @@ class Holds:
         count = free.bit_count()
         if count >= gpus:
             return now
-        for slots, end in sorted(self._by_host.get(host_id, ()), key=lambda held: held[1]):
+        known = self._by_host.get(host_id, ())
+        if len(known) == 1:
+            return max(now, known[0][1]) if count + known[0][0].bit_count() >= gpus else None
+        for slots, end in sorted(known, key=lambda held: held[1]):
             count += slots.bit_count()
             if count >= gpus:
                 return max(now, end)
@@ -58,6 +64,8 @@ class Holds:
         known = self._by_host.get(host_id)
         if known is None:
             return None
+        if len(known) == 1:
+            return None if taken & ~known[0][0] else known[0][1]
         covered, last = 0, 0
         for slots, end in known:
             covered |= slots
@@ -72,7 +80,11 @@ class Lifetime(NamedTuple):
     ends_at: Instant
     holds: Holds
 
-    def stretch(self, host_id: str, taken: int) -> Instant:
-        """How much longer this host would be busy for it; nobody knows = as if for ever, so not at all."""
+    def misfit(self, host_id: str, taken: int, gpus: int) -> int:
+        """How badly so many GPUs would sit there: how much longer the host would be busy for their sake, or, far
+        less bad, for how long they leave a hole beside whoever stays. Nobody knows its end: not at all."""
         end = self.holds.end_of(host_id, taken)
-        return 0 if end is None else max(0, self.ends_at - max(end, self.now))
+        if end is None:
+            return 0
+        stay = max(end, self.now)
+        return (self.ends_at - stay) * STRETCH_WEIGHS if stay < self.ends_at else (stay - self.ends_at) * gpus

@@ -113,6 +113,7 @@ class CapacityIndex:
         self._holds.set_host(host_id, held)
         leaf = self._leaf_of.get(host_id)
         if leaf is not None:
+            leaf.ends = None
             self._count(leaf, host_id)
 
     def _change(self, host_id: str, *, taken: int, freed: int) -> None:
@@ -187,11 +188,14 @@ class CapacityIndex:
     # ---- by known ends
 
     def releases(self, ask: Ask, now: Instant) -> list[tuple[Instant, str]]:
-        """(when it could first give such a node, host id), earliest first; hosts nobody knows the end of are left
-        out."""
+        """(when it could first give such a node, host id), earliest first: what is past is free now. Hosts nobody
+        knows the end of are left out."""
         found: list[tuple[Instant, str]] = []
         for pool in self._pools_for(ask.region, ask.gpu_type, ask.gpus_per_node):
             for leaf in pool.ranked():
+                if pool.slots == ask.gpus_per_node:
+                    found += self._whole_ends(leaf)
+                    continue
                 for at in bits(leaf.usable):
                     when = self._holds.fits_at(leaf.hosts[at], leaf.free[at], ask.gpus_per_node, now)
                     if when is not None:
@@ -199,25 +203,44 @@ class CapacityIndex:
         found.sort()
         return found
 
+    def _whole_ends(self, leaf: Leaf) -> list[tuple[Instant, str]]:
+        """When its hosts will be free altogether, earliest first; 0 = they are. Remembered until it changes."""
+        if leaf.ends is None:
+            every = _every(leaf.pod.pool.slots)
+            leaf.ends = []
+            for at in bits(leaf.usable):
+                taken = every & ~leaf.free[at]
+                end = self._holds.end_of(leaf.hosts[at], taken) if taken else 0
+                if end is not None:
+                    leaf.ends.append((end, leaf.hosts[at]))
+            leaf.ends.sort()
+        return leaf.ends
+
     def leaves_of(self, grants: Iterable[Grant]) -> int:
         return len({id(self._leaf_of[grant.host_id]) for grant in grants})
 
-    def leaf_free_by(self, ask: Ask, by: Instant) -> bool:
-        """Whether one leaf will have all these nodes as whole hosts by then."""
+    def any_free(self, host_id: str) -> bool:
+        leaf = self._leaf_of[host_id]
+        return leaf.free[leaf.position(host_id)] != 0
+
+    def leaf_ready(
+        self, ask: Ask, now: Instant, by: Instant, avoid: frozenset[str] = frozenset()
+    ) -> tuple[Instant, list[str]] | None:
+        """The first leaf that will have all these nodes as whole hosts by then: from when, and on which; the latest
+        of those that will do, for whoever ends sooner may use the others meanwhile."""
+        best: list[tuple[Instant, str]] | None = None
         for pool in self._pools_for(ask.region, ask.gpu_type, ask.gpus_per_node):
-            for leaf in pool.ranked():
-                if len(leaf.hosts) < ask.nodes:
+            for leaf in pool.likely(ask.nodes) if pool.slots == ask.gpus_per_node else ():
+                ends = self._whole_ends(leaf)
+                if len(ends) < ask.nodes or ends[ask.nodes - 1][0] > by:
                     continue
-                ready = leaf.by_free[pool.slots].bit_count()
-                if ready >= ask.nodes:
-                    return True
-                for at in bits(leaf.usable & ~leaf.by_free[pool.slots]):
-                    taken = _every(pool.slots) & ~leaf.free[at]
-                    end = self._holds.end_of(leaf.hosts[at], taken)
-                    ready += end is not None and end <= by
-                if ready >= ask.nodes:
-                    return True
-        return False
+                ends = [one for one in ends if one[1] not in avoid]
+                if len(ends) >= ask.nodes and ends[ask.nodes - 1][0] <= by:
+                    best, by = ends, ends[ask.nodes - 1][0] - 1
+        if best is None:
+            return None
+        when = max(now, best[ask.nodes - 1][0])
+        return when, [host for end, host in best if end <= when][-ask.nodes :]
 
     # ---- decisions
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import islice
 
 from muster.core.capacity.holds import Lifetime
 from muster.core.capacity.placement import Grant
@@ -20,6 +21,8 @@ from muster.model.base import Instant
 
 WEIGHED_MAX = 256
 """Hosts of one number of free slots that are weighed by their ends before the rest is left alone."""
+LEAVES_WEIGHED_MAX = 512
+"""Leaves of which it is worked out when they will be free."""
 
 
 @lru_cache(maxsize=4096)
@@ -84,7 +87,7 @@ class Buckets:
 class Leaf:
     """Hosts under one switch. `by_free[f]` is the set of hosts that may be used and have exactly f slots free."""
 
-    __slots__ = ("alive", "by_free", "free", "hosts", "name", "names", "pod", "rank", "usable")
+    __slots__ = ("alive", "by_free", "ends", "free", "hosts", "name", "names", "pod", "rank", "usable")
 
     def __init__(self, name: str, pod: Pod, slots: int) -> None:
         self.name = name
@@ -96,6 +99,7 @@ class Leaf:
         self.usable = 0
         self.alive = 0
         self.by_free = [0] * (slots + 1)
+        self.ends: list[tuple[Instant, str]] | None = None  # the index's notes on when its hosts will be free
 
     def position(self, host_id: str) -> int:
         return bisect_left(self.hosts, host_id)
@@ -115,6 +119,7 @@ class Leaf:
         self._remap(lambda mask: mask & ((1 << at) - 1) | (mask >> (at + 1)) << at)
 
     def _remap(self, moved: Callable[[int], int]) -> None:
+        self.ends = None
         self.usable = moved(self.usable)
         self.alive = moved(self.alive)
         self.by_free = [moved(mask) for mask in self.by_free]
@@ -211,6 +216,7 @@ class Pool:
             leaf.free[at] = free
         else:
             at = len(leaf.hosts)
+            leaf.ends = None
             leaf.hosts.append(host_id)
             leaf.names.append(name)
             leaf.free.append(free)
@@ -229,12 +235,14 @@ class Pool:
     def set_usable(self, leaf: Leaf, at: int, usable: bool) -> None:
         if bool(leaf.usable >> at & 1) != usable:
             leaf.usable ^= 1 << at
+            leaf.ends = None
             count = leaf.free[at].bit_count()
             self._shift(leaf, 1 << at, 0 if usable else count, count if usable else 0)
 
     def set_free(self, leaf: Leaf, at: int, free: int) -> None:
         old = leaf.free[at]
         leaf.free[at] = free
+        leaf.ends = None
         if leaf.usable >> at & 1:
             self._shift(leaf, 1 << at, old.bit_count(), free.bit_count())
 
@@ -295,6 +303,13 @@ class Pool:
             self._settle()
         return self._by_rank
 
+    def likely(self, nodes: int) -> list[Leaf]:
+        """The leaves that could hold so many whole hosts; of a large fleet only so many, those with most free."""
+        leaves = self.ranked()
+        if len(leaves) > LEAVES_WEIGHED_MAX:
+            leaves = [leaves[rank] for rank in islice(self._whole.descending(), LEAVES_WEIGHED_MAX)]
+        return [leaf for leaf in leaves if len(leaf.hosts) >= nodes]
+
     def grant(self, gpus: int, nodes: int, life: Lifetime | None = None) -> list[Grant]:
         """So many nodes of so many GPUs; the caller has seen that `free_nodes` suffices."""
         if not self._settled:
@@ -311,8 +326,8 @@ class Pool:
         return grants
 
     def _beside_the_longest(self, gpus: int, life: Lifetime) -> list[Grant]:
-        """One slice on the partly used host that it keeps busy least longer, then the fullest: hosts empty together.
-        Of a large fleet only so many are weighed."""
+        """One slice on the partly used host whose end suits it best, then the fullest: hosts empty together. Of a
+        large fleet only so many are weighed."""
         best: tuple[Instant, int, Leaf, int] | None = None
         weighed = 0
         every = (1 << self.slots) - 1
@@ -320,9 +335,9 @@ class Pool:
             for rank in bits(self._with_free[count]):
                 leaf = self._by_rank[rank]
                 for at in bits(leaf.by_free[count]):
-                    stretch = life.stretch(leaf.hosts[at], every & ~leaf.free[at])
-                    if best is None or (stretch, count) < best[:2]:
-                        best = (stretch, count, leaf, at)
+                    misfit = life.misfit(leaf.hosts[at], every & ~leaf.free[at], gpus)
+                    if best is None or (misfit, count) < best[:2]:
+                        best = (misfit, count, leaf, at)
                     weighed += 1
                 if weighed >= WEIGHED_MAX:
                     break

@@ -1,17 +1,19 @@
-"""Who of those that wait may start now: EASY backfilling on known ends. Pure.
+"""Who of those that wait may start now: backfilling on known ends, and leaves held for gangs. Pure.
 
-The first in the queue is promised the earliest instant at which enough hosts will be free; whoever behind it fits
-now may start if it is over by then, or keeps off the hosts that were promised, in the order they came: shortest first
-would serve the many better and the large worse. A gang that would be torn over several leaves may wait a little while
-when one leaf is about to be free, for its whole life is spent on what its start gave it.
+The first few that find no room are promised the earliest instant at which enough hosts will be free. Whoever behind
+them fits now may start if it is over by then, or keeps off the hosts that were promised: the shortest first, which
+serves the many and costs those nothing who were promised theirs. A gang that would be torn over several leaves waits
+when one leaf will soon be free, for its whole life is spent on what its start gave it; that leaf is held for it as
+hosts are for the others.
 
-Leans on the placement index. *Laws.* Nobody who starts delays the first; the index decides where.
+Leans on the placement index. *Laws.* Nobody who starts delays those promised before it, or takes a leaf from a gang
+ahead of it; a gang waits for a leaf only while one is held for it, and only so far ahead; the index decides where.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import Enum, auto
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from muster.core.capacity.index import CapacityIndex
@@ -20,19 +22,20 @@ from muster.model.base import HOUR, Instant
 
 DEPTH_MAX: Final = 400
 """How many of those behind the first are looked at."""
+PROMISED_MAX: Final = 8
+"""How many that found no room are promised hosts: with one alone, the large behind it are overtaken by all."""
+LEAVES_HELD_MAX: Final = 16
+"""How many gangs may wait for a leaf at a time; the next start torn."""
+UNKNOWN: Final[Instant] = 1 << 60
+"""When something is that nobody knows the time of."""
 
 
 class Patience(NamedTuple):
-    """How long a gang waits for a leaf of its own: a share of its length, in all at most so long; 0 = not at all."""
+    """How far ahead a leaf may be free for a gang to wait for it (0 = it never waits), and how long after it asked it
+    may still wait for one."""
 
-    share: float = 0.0
-    most: Instant = 4 * HOUR
-
-
-class Tried(Enum):
-    STARTED = auto()
-    PATIENT = auto()  # there is room, but it waits for better
-    NO_ROOM = auto()
+    ahead: Instant = 2 * HOUR
+    in_all: Instant = 48 * HOUR
 
 
 class Waiting(NamedTuple):
@@ -48,87 +51,117 @@ class Start(NamedTuple):
 
 
 class Promised(NamedTuple):
-    """What the first in the queue was told: from when, and on which hosts."""
+    """What somebody who waits was told: from when, and on which hosts; others could have the `open` ones now."""
 
     at: Instant
     hosts: frozenset[str]
+    open: frozenset[str]
+
+
+_length = attrgetter("length")
+Take = Callable[[Waiting, Placement], None]
 
 
 def starters(
-    queue: Sequence[Waiting],
-    index: CapacityIndex,
-    now: Instant,
-    take: Callable[[Waiting, Placement], None],
-    patience: Patience = Patience(),
+    queue: Sequence[Waiting], index: CapacityIndex, now: Instant, take: Take, patience: Patience = Patience()
 ) -> list[Start]:
-    """Those that start now, in order; `take` makes each true in the index before the next is weighed."""
-    started: list[Start] = []
+    """Those that start now, of a queue for one region and GPU type; `take` makes each true in the index before the
+    next is weighed."""
+    turn = _Turn(index, now, take, patience)
     at = 0
-    while at < len(queue) and _try(queue[at], index, now, take, started, patience) is not Tried.NO_ROOM:
+    while at < len(queue) and len(turn.refused) < PROMISED_MAX and not turn.over:
+        turn.weigh(queue[at])
         at += 1
-    if at >= len(queue):
-        return started
-    first = queue[at]
-    behind = queue[at + 1 : at + 1 + DEPTH_MAX]
-    promised: Promised | None = None
-    hopeless: set[tuple[int, int, bool]] = set()
-    room: dict[tuple[int, int], bool] = {}  # of each shape, whether it fits at all; forgotten when somebody starts
-    for one in behind:
+    for one in sorted(queue[at : at + DEPTH_MAX], key=_length) if not turn.over else ():
+        if turn.fits.get((one.ask.gpus_per_node, one.ask.nodes), True):
+            turn.weigh(one)
+            if turn.over:
+                break
+    return turn.started
+
+
+class _Turn:
+    """One walk along the queue."""
+
+    def __init__(self, index: CapacityIndex, now: Instant, take: Take, patience: Patience) -> None:
+        self.index, self.now, self.take, self.patience = index, now, take, patience
+        self.started: list[Start] = []
+        self.refused: list[Waiting] = []  # the first that found no room
+        self.told = 0  # so many of them were promised hosts: nobody asks while nobody behind them fits
+        self.nothing_left = False
+        self.promises: list[Promised] = []
+        self.leaves_held = 0
+        self.fits: dict[tuple[int, int], bool] = {}  # by shape, whether it fits at all; forgotten when one starts
+        self.hopeless: set[tuple[int, int, int]] = set()  # shape and the promises that stand against it
+
+    @property
+    def over(self) -> bool:
+        """Nothing is left that anybody could be given."""
+        return self.nothing_left and bool(self.refused)
+
+    def weigh(self, one: Waiting) -> None:
         ask = one.ask
         shape = (ask.gpus_per_node, ask.nodes)
-        fits = room.get(shape)
+        fits = self.fits.get(shape)
         if fits is None:
-            fits = room[shape] = ask.nodes <= index.free_nodes(ask.region, ask.gpu_type, ask.gpus_per_node)
+            free = self.index.free_nodes(ask.region, ask.gpu_type, ask.gpus_per_node)
+            fits = self.fits[shape] = ask.nodes <= free
+            self.nothing_left = not free and not self.index.free_nodes(ask.region, ask.gpu_type, 1)
         if not fits:
-            continue
-        promised = promised or _promise(first, index, now)
-        over_by_then = now + one.length <= promised.at
-        if (*shape, over_by_then) in hopeless:
-            continue
-        asked = one if over_by_then else one._replace(ask=ask._replace(avoid=promised.hosts))
-        match _try(asked, index, now, take, started, patience):
-            case Tried.STARTED:
-                room.clear()
-            case Tried.NO_ROOM:
-                hopeless.add((*shape, over_by_then))
-            case Tried.PATIENT:
-                room[shape] = False  # its like would be torn too
-    return started
+            self._refuse(one)
+            return
+        while self.told < len(self.refused):
+            self.promises.append(self._promise(self.refused[self.told]))
+            self.told += 1
+        end = self.now + one.length
+        barred = sum(1 << n for n, promise in enumerate(self.promises) if promise.at < end)
+        if (*shape, barred) not in self.hopeless:
+            against = [promise for promise in self.promises if promise.at < end]
+            self._try(one, against, (*shape, barred))
 
+    def _try(self, one: Waiting, against: Sequence[Promised], shape: tuple[int, int, int]) -> None:
+        avoid = one.ask.avoid.union(*(promise.open for promise in against))
+        answer = self.index.place(one.ask._replace(at=self.now, ends_at=self.now + one.length, avoid=avoid))
+        if not isinstance(answer, Placement):
+            self.hopeless.add(shape)
+            self._refuse(one)
+            return
+        leaf = self._leaf_ahead(one, answer)
+        if leaf is not None:
+            self.promises.append(leaf)
+            self.leaves_held += 1
+            return
+        self.take(one, answer)
+        self.started.append(Start(one.key, answer))
+        self.fits.clear()
 
-def _try(
-    one: Waiting,
-    index: CapacityIndex,
-    now: Instant,
-    take: Callable[[Waiting, Placement], None],
-    started: list[Start],
-    patience: Patience,
-) -> Tried:
-    ask = one.ask._replace(at=now, ends_at=now + one.length)
-    answer = index.place(ask)
-    if not isinstance(answer, Placement):
-        return Tried.NO_ROOM
-    if _torn(one, answer, index, now, patience):
-        return Tried.PATIENT
-    take(one, answer)
-    started.append(Start(one.key, answer))
-    return Tried.STARTED
+    def _refuse(self, one: Waiting) -> None:
+        if len(self.refused) < PROMISED_MAX:
+            self.refused.append(one)
 
+    def _leaf_ahead(self, one: Waiting, answer: Placement) -> Promised | None:
+        """The leaf it had better wait for: over several leaves now, and one that would hold it all is about to be."""
+        if one.ask.nodes < 2 or self.leaves_held >= LEAVES_HELD_MAX or not self.patience.ahead:
+            return None
+        if self.now - one.since > self.patience.in_all or self.index.leaves_of(answer.workers) == 1:
+            return None
+        found = self.index.leaf_ready(one.ask, self.now, self.now + self.patience.ahead, self._promised_hosts())
+        return None if found is None else self._promised(*found)
 
-def _torn(one: Waiting, answer: Placement, index: CapacityIndex, now: Instant, patience: Patience) -> bool:
-    """Whether it had better wait: over several leaves now, and a leaf that would hold it all is about to be free."""
-    if not patience.share or one.ask.nodes < 2:
-        return False
-    if now - one.since > patience.most or index.leaves_of(answer.workers) == 1:
-        return False
-    return index.leaf_free_by(one.ask, now + min(patience.most, round(one.length * patience.share)))
+    def _promise(self, first: Waiting) -> Promised:
+        """The earliest instant at which the first fits by known ends, and hosts that will do, the latest of them."""
+        taken = self._promised_hosts()
+        releases = self.index.releases(first.ask, self.now)
+        if taken:
+            releases = [one for one in releases if one[1] not in taken]
+        if first.ask.nodes > len(releases):
+            return Promised(UNKNOWN, frozenset(), frozenset())
+        at = max(self.now, releases[first.ask.nodes - 1][0])
+        fitting = [host for end, host in releases if end <= at]
+        return self._promised(at, fitting[-first.ask.nodes :])
 
+    def _promised_hosts(self) -> frozenset[str]:
+        return frozenset[str]().union(*(promise.hosts for promise in self.promises))
 
-def _promise(first: Waiting, index: CapacityIndex, now: Instant) -> Promised:
-    """The earliest instant at which the first fits by known ends, and hosts that will do, the latest of them."""
-    releases = index.releases(first.ask, now)
-    if first.ask.nodes > len(releases):
-        return Promised(1 << 60, frozenset())
-    at = releases[first.ask.nodes - 1][0]
-    fitting = [host for end, host in releases if end <= at]
-    return Promised(at, frozenset(fitting[-first.ask.nodes :]))
+    def _promised(self, at: Instant, hosts: Sequence[str]) -> Promised:
+        return Promised(at, frozenset(hosts), frozenset(host for host in hosts if self.index.any_free(host)))

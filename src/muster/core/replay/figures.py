@@ -37,9 +37,20 @@ def figures(played: Played) -> dict[str, Any]:
 
 
 def promise_figures(promises: Promises) -> dict[str, Any]:
+    """The same keys; what nobody waits for, or is placed by, is nothing."""
     return {
         "asks": promises.asked,
+        "unstarted": promises.asked - promises.accepted,
         "accepted_share": _ratio(promises.accepted, promises.asked),
+        "utilisation": _ratio(promises.accepted_host_ms, promises.host_ms),
+        "busy_while_queued": None,
+        "mean_wait_h": _ratio(promises.slipped, promises.accepted) / HOUR,
+        "p95_wait_h": None,
+        "weighted_wait_h": None,
+        "multi_host_wait_h": None,
+        "one_leaf_share": None,
+        "fairness": None,
+        "lost_share": 0.0,
         "reserved_share": _ratio(promises.accepted_host_ms, promises.asked_host_ms),
     }
 

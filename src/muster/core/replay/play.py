@@ -137,6 +137,8 @@ class Promises(NamedTuple):
     accepted: int
     asked_host_ms: int
     accepted_host_ms: int
+    slipped: Instant  # how much later than asked the accepted ones begin, summed
+    host_ms: int  # what the fleet has from the first window to the last
 
 
 def promise(
@@ -147,7 +149,7 @@ def promise(
     for n in range(hosts):
         line.set_host(str(n))
     dice = SeededEntropy(windows.seed)
-    asked = accepted = asked_ms = accepted_ms = 0
+    asked = accepted = asked_ms = accepted_ms = slipped = last = 0
     for n, job in enumerate(jobs):
         progress(n + 1)
         if job.gpus_per_node < HOST_GPUS:
@@ -155,10 +157,16 @@ def promise(
         start = first_cell(job.at + round(dice.chance() * windows.lead)) + 1
         cells = max(1, end_cell(job.length))
         asked, asked_ms = asked + 1, asked_ms + job.nodes * cells * CELL
-        found = start if line.reservable_room(start, start + cells) >= job.nodes else None
-        if found is None and windows.slack:
-            found = line.earliest(job.nodes, cells, start, start + windows.slack // CELL)
+        found = begins(line, job.nodes, cells, start, start + windows.slack // CELL)
         if found is not None:
             line.put(str(n), Promise(job.nodes, found, found + cells))
             accepted, accepted_ms = accepted + 1, accepted_ms + job.nodes * cells * CELL
-    return Promises(asked, accepted, asked_ms, accepted_ms)
+            slipped, last = slipped + (found - start) * CELL, max(last, found + cells)
+    return Promises(asked, accepted, asked_ms, accepted_ms, slipped, hosts * last * CELL)
+
+
+def begins(line: Line, hosts: int, cells: int, start: int, latest: int) -> int | None:
+    """The cell at which the calendar would let such a window begin."""
+    if line.reservable_room(start, start + cells) >= hosts:
+        return start
+    return line.earliest(hosts, cells, start, latest) if latest > start else None
