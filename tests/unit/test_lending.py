@@ -101,6 +101,45 @@ def test_on_demand_work_waits_for_the_notice_and_then_has_its_hosts(tmp_path: Pa
     play(tmp_path, story)
 
 
+def test_more_workers_wait_for_the_notice_and_then_come(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        needy = await cast.until(await cast.create("needy", 8), Phase.READY)
+        guest = await cast.until(await cast.create("guest", 8, preemptible_gpus=64), Phase.READY)
+        await until_lent(cast, guest, 6)
+        await cast.house.clusters.update(cast.tenant, needy.id, UpdateCluster(gpus=32))
+        waiting = await cast.look(needy)
+        assert (waiting.spec.workers, waiting.phase) == (4, Phase.READY)
+        assert waiting.short_line is not None
+        for _ in range(200):
+            await cast.clock.sleep(10)
+            nodes = await cast.house.store.find(Find(Node, equals={"cluster_id": needy.id, "gone_at": None}))
+            if sum(node.phase is NodePhase.RUNNING for node in nodes) == 6:
+                break
+        else:
+            raise AssertionError(f"{(await cast.look(needy)).status.waiting_for}")
+        after = await cast.look(needy)
+        assert after.short_line is None
+        assert await assert_told_in_full(cast, guest) == 3
+        await until_lent(cast, guest, 3)
+
+    play(tmp_path, story)
+
+
+def test_who_resumes_waits_for_the_notice_and_then_comes_back(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        needy = await cast.until(await cast.create("needy", 16), Phase.READY)
+        await cast.house.clusters.pause(cast.tenant, needy.id)
+        await cast.until(needy, Phase.PAUSED)
+        guest = await cast.until(await cast.create("guest", 8, preemptible_gpus=64), Phase.READY)
+        await until_lent(cast, guest, 7)
+        await cast.house.clusters.resume(cast.tenant, needy.id)
+        await cast.until(needy, Phase.READY)
+        assert await assert_told_in_full(cast, guest) == 2
+        await until_lent(cast, guest, 5)
+
+    play(tmp_path, story)
+
+
 def test_a_promise_is_kept_though_everything_was_lent(tmp_path: Path) -> None:
     async def story(cast: Cast) -> None:
         guest = await cast.until(await cast.create("guest", 8, preemptible_gpus=64), Phase.READY)

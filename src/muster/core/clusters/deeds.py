@@ -117,6 +117,13 @@ class Shrink:
 
 
 @dataclass(frozen=True, slots=True)
+class SeatMore:
+    """Its owner's wish for more was accepted to wait for hosts: seats for so many."""
+
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
 class Warn:
     """These nodes are asked back: let their work know."""
 
@@ -160,6 +167,7 @@ Step: TypeAlias = (
     | Drain
     | Grow
     | Shrink
+    | SeatMore
     | Warn
     | Evict
     | WaitFor

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from muster.contracts.metering import Want
 from muster.contracts.store import Op, Wake
+from muster.core.capacity.placement import Ask
 from muster.core.capacity.service import Capacity
 from muster.errors import Invalid
 from muster.model.base import Instant
@@ -44,8 +45,14 @@ async def loan_fields(
     return {"preemptible_line": lending_line(capacity, spec, shape.gpus if shape else 8)}
 
 
-def loan_wakes(cluster: Cluster, before: ClusterSpec, now: Instant) -> list[Op]:
-    """Whoever lends looks at once when the wish changed."""
-    if cluster.preemptible_line is None or cluster.spec.preemptible_workers == before.preemptible_workers:
-        return []
-    return [Wake("preemption", cluster.preemptible_line, now)]
+def waits_for_lent(capacity: Capacity, ask: Ask) -> str | None:
+    """The line to wait for, if what is asked would fit once hosts that are lent came back."""
+    key = capacity.line_for(ask.region, ask.gpu_type, ask.gpus_per_node)
+    return key.id if key is not None and capacity.reclaimable(ask) else None
+
+
+def loan_wakes(cluster: Cluster, before: Cluster, now: Instant) -> list[Op]:
+    """Whoever lends looks at once when the wish changed, or when somebody waits for what is lent."""
+    changed = cluster.spec.preemptible_workers != before.spec.preemptible_workers
+    lines = {cluster.preemptible_line if changed else None, cluster.short_line} - {None}
+    return [Wake("preemption", line, now) for line in sorted(filter(None, lines))]

@@ -29,6 +29,7 @@ from muster.core.clusters.deeds import (
     PowerOff,
     Rest,
     RunTests,
+    SeatMore,
     Sight,
     Step,
     Substitute,
@@ -36,6 +37,7 @@ from muster.core.clusters.deeds import (
     WaitFor,
 )
 from muster.core.clusters.reclaim import lent, reclaim
+from muster.core.clusters.shorts import unseated
 from muster.core.clusters.snapshot import Snapshot
 from muster.core.clusters.surplus import staying, surplus
 from muster.core.clusters.terms import waits_because
@@ -252,8 +254,13 @@ def _serve(snapshot: Snapshot, sight: Sight, now: Instant, scaling: Scaling) -> 
     step = _drain(snapshot, sight, now) or _boot(snapshot, sight, now) or given_back
     if step is not None and not isinstance(step, WaitFor):
         return step
-    at_hand = _converge_serving(snapshot, sight) or _health(snapshot) or scale(snapshot, sight, now, scaling)
-    return at_hand or step or _await(snapshot, sight, now)
+    at_hand = _converge_serving(snapshot, sight) or _health(snapshot) or _seat_more(snapshot)
+    return at_hand or scale(snapshot, sight, now, scaling) or step or _await(snapshot, sight, now)
+
+
+def _seat_more(snapshot: Snapshot) -> Step | None:
+    lacking = unseated(snapshot.cluster, snapshot.nodes)
+    return SeatMore(lacking) if lacking else None
 
 
 def _converge_serving(snapshot: Snapshot, sight: Sight) -> Step | None:
@@ -356,6 +363,8 @@ def _leave(snapshot: Snapshot, sight: Sight, now: Instant, *, also: Sequence[str
 def _take_down(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
     cluster = snapshot.cluster
     staying = [node for node in snapshot.nodes if node.phase is not NodePhase.LEAVING]
+    if cluster.phase is Phase.PAUSED and not cluster.spec.paused and unseated(cluster, snapshot.nodes):
+        return TakeSeats("its owner resumed it")
     if cluster.phase is Phase.PAUSED and not cluster.spec.paused:
         return Move(Phase.NETWORK, "its owner resumed it")
     if staying:

@@ -7,7 +7,7 @@ fence. No loops, retries or sleeps: a driver that says "later" becomes a Wait wi
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec.structs
@@ -19,6 +19,7 @@ from muster.contracts.reconciler import Advance, Gone, Outcome, Settled, Wait
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Claim, Find, Op, Remove, Replace, Store, Wake
 from muster.contracts.substrate import Fence, Seen, Substrate, Wish
+from muster.core.capacity.placement import Placement
 from muster.core.capacity.preemption import NOTICE
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
@@ -30,7 +31,7 @@ from muster.core.clusters.conditions import announced, with_conditions, with_sta
 from muster.core.clusters.deeds import NodeMove, Sight
 from muster.core.clusters.growth import REFUSALS, Growth, shrunk, ungrown, waits_because
 from muster.core.clusters.moves import at_rest, booting, moved, moved_event, node_event
-from muster.core.clusters.nodes import seat_ops
+from muster.core.clusters.nodes import Seat, seat_ops
 from muster.core.clusters.plan import LOOK_AGAIN, plan
 from muster.core.clusters.reclaim import notice_event, warned
 from muster.core.clusters.requests import settle
@@ -349,20 +350,10 @@ class ClusterReconciler:
         seats = substitute_seats(self._entropy, turn.snapshot.view, step.nodes, placement, turn.now)
         leaving = [moved(NodeMove(node, NodePhase.LEAVING, node.because), turn.now) for node in step.nodes]
         cluster = with_status(turn.cluster, replacements=turn.cluster.status.replacements + len(seats))
-        try:
-            await self._record_nodes(
-                turn,
-                leaving,
-                cluster=changed(cluster, updated_at=turn.now, short_line=None),
-                extra=[*seat_ops(seats), *self._capacity.guard(placement)],
-                step=Step.NODES_INTEND,
-            )
-        except UniqueViolation:
-            await self._capacity.refused(placement)
-            return Advance("another took the host first")
-        except BaseException:
-            self._capacity.give_back(placement)
-            raise
+        extra = [*seat_ops(seats), *self._capacity.guard(placement)]
+        cluster = changed(cluster, updated_at=turn.now, short_line=None)
+        written = self._record_nodes(turn, leaving, cluster=cluster, extra=extra, step=Step.NODES_INTEND)
+        await self._take(placement, written)
         return Advance(f"{len(seats)} nodes replaced")
 
     @_perform.register
@@ -378,15 +369,38 @@ class ClusterReconciler:
         cluster = ungrown(turn.cluster).advance(Phase.NETWORK, because=step.because, at=turn.now)
         cluster = msgspec.structs.replace(cluster, short_line=None)
         events = [moved_event(cluster, turn.now)]
+        await self._take(placement, self._record_seats(turn, placement, seats, cluster, events))
+        return Advance(step.because)
+
+    @_perform.register
+    async def _(self, step: deeds.SeatMore, turn: Turn) -> Outcome:
+        cluster, shape = turn.cluster, turn.snapshot.view.instance_type
+        ask = whole_ask(cluster, shape, turn.now)._replace(nodes=step.workers, control=0, promised=False)
         try:
-            ops = [*seat_ops(seats), *self._capacity.guard(placement), *await self._windows.bind_ops(cluster, True)]
-            await self._record(Step.NODES_INTEND, turn, cluster, ops=ops, events=events)
+            placement = await self._capacity.place(ask)
+        except (OutOfStock, NeverFits) as error:
+            return await self._short(turn, f"hosts: {error.message}")
+        because = "its turn came"
+        seats = whole_seats(self._entropy, cluster, turn.snapshot.nodes, placement, because, turn.now)
+        cluster = changed(cluster, short_line=None, updated_at=turn.now)
+        await self._take(placement, self._record_seats(turn, placement, seats, cluster))
+        return Advance(because)
+
+    async def _record_seats(
+        self, turn: Turn, placement: Placement, seats: Sequence[Seat], cluster: Cluster, events: Sequence[Event] = ()
+    ) -> None:
+        ops = [*seat_ops(seats), *self._capacity.guard(placement), *await self._windows.bind_ops(cluster, True)]
+        await self._record(Step.NODES_INTEND, turn, cluster, ops=ops, events=events)
+
+    async def _take(self, placement: Placement, written: Awaitable[None]) -> None:
+        """Seats, and what they are for, are one batch; refused there, the hosts are read again."""
+        try:
+            await written
         except UniqueViolation:
             await self._capacity.refused(placement)
         except BaseException:
             self._capacity.give_back(placement)
             raise
-        return Advance(step.because)
 
     @_perform.register
     async def _(self, step: deeds.Finish, turn: Turn) -> Outcome:

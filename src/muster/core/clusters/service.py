@@ -32,7 +32,7 @@ from muster.core.clusters.commands import CreateCluster, MountWish, UpdateCluste
 from muster.core.clusters.create import Creates, Note
 from muster.core.clusters.drawing import More, more_of, wants_of
 from muster.core.clusters.explain import Explanation, explain
-from muster.core.clusters.loans import loan_fields, loan_wakes, loan_wants
+from muster.core.clusters.loans import loan_fields, loan_wakes, loan_wants, waits_for_lent
 from muster.core.clusters.mounts import attach_ops, detach_ops
 from muster.core.clusters.nodes import seat_ops
 from muster.core.clusters.requests import new_request
@@ -255,7 +255,14 @@ class ClusterService(Views):
     ) -> Cluster:
         """Change the wish and take the seats it needs, in one batch."""
         for _ in range(PLACE_TRIES_MAX):
-            placement = await self._capacity.place(ask)
+            try:
+                placement = await self._capacity.place(ask)
+            except OutOfStock:
+                waits = waits_for_lent(self._capacity, ask)
+                if waits is None:
+                    raise
+                told = {**fields, "short_line": waits}
+                return await self._wish(actor, view.cluster, operation, spec=spec, ops=guard, note=note, **told)
             now = self._clock.now()
             seats = self._seating.more_seats(view.cluster, view.nodes, placement, now)
             ops = seat_ops(seats)
@@ -407,7 +414,7 @@ class ClusterService(Views):
         )
         message = f"{operation} {cluster.name}"
         event = audit(actor, "cluster", f"{operation}_wished", wished, at=now, message=message, data=note)
-        wakes = [Wake("cluster", cluster.id, now), *loan_wakes(wished, cluster.spec, now)]
+        wakes = [Wake("cluster", cluster.id, now), *loan_wakes(wished, cluster, now)]
         batch = [Replace(wished), *ops, Insert(request), *wakes]
         try:
             await submit(self._store, Batch(Step.CLUSTER_WISH, batch, [event]))

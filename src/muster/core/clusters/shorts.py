@@ -14,7 +14,7 @@ from muster.core.capacity.service import Capacity
 from muster.core.clusters.terms import held_until
 from muster.model.base import Instant
 from muster.model.catalog import InstanceType
-from muster.model.clusters import Billing, Cluster, Node, NodeRole, Share
+from muster.model.clusters import Billing, Cluster, Node, NodeRole, Repair, Share
 from muster.model.phases import NodePhase, Phase
 
 _NO_SEAT = (NodePhase.LOST, NodePhase.FAILED, NodePhase.LEAVING, NodePhase.GONE)
@@ -27,6 +27,19 @@ def lacking(cluster: Cluster, nodes: Sequence[Node]) -> int:
         return 0
     workers = [node for node in nodes if node.role is NodeRole.WORKER and node.share is Share.OWN]
     return max(0, cluster.spec.wanted(Share.OWN) - sum(node.phase not in _NO_SEAT for node in workers))
+
+
+def unseated(cluster: Cluster, nodes: Sequence[Node]) -> int:
+    """Workers of its own that were accepted to wait for hosts, and have no seat at all. Pure.
+
+    A broken one has a seat: whoever replaces it takes care of that.
+    """
+    if cluster.short_line is None:
+        return 0
+    own = [node for node in nodes if node.role is NodeRole.WORKER and node.share is Share.OWN]
+    leaving = [node for node in own if node.phase is NodePhase.DRAINING and node.mending.wish is Repair.NONE]
+    seated = [node for node in own if node.phase not in (NodePhase.LEAVING, NodePhase.GONE) and node not in leaving]
+    return max(0, cluster.spec.wanted(Share.OWN) - len(seated))
 
 
 class Shorts:

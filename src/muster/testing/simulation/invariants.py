@@ -21,6 +21,7 @@ from muster.core.capacity.index import Stock
 from muster.core.capacity.preemption import NOTICE
 from muster.core.capacity.service import Capacity
 from muster.core.clusters.reclaim import OVER
+from muster.core.clusters.shorts import lacking
 from muster.model.accounts import Account
 from muster.model.base import Instant
 from muster.model.billing import Funding
@@ -221,14 +222,15 @@ async def everything_settles(outside: Outside) -> Broken:
 
 
 async def _waits_in_vain(outside: Outside, cluster: Cluster) -> bool:
-    """Whether a queued one asks for more hosts than are free and lent together."""
-    if cluster.phase is not Phase.QUEUED or not cluster.status.waiting_for.startswith("hosts:"):
+    """Whether it is short of more hosts than are free and lent together, and says so."""
+    if cluster.short_line is None or not cluster.status.waiting_for.startswith("hosts:"):
         return False
+    nodes = await outside.store.find(Find(Node, equals={"cluster_id": cluster.id, "gone_at": None}))
     hosts = {host.id: host for host in await outside.store.find(Find(Host)) if host.usable and host.gpu_type}
     leases = await outside.store.find(Find(Lease, one_of={"host_id": sorted(hosts)}))
     held = sum(lease.slots.bit_count() for lease in leases if lease.ends_at != ANY_TIME)
     gpus = int(cluster.spec.instance_type.split("x")[0])
-    return cluster.spec.workers * gpus + held > sum(host.slots for host in hosts.values()) - 8
+    return lacking(cluster, nodes) * gpus + held > sum(host.slots for host in hosts.values()) - 8
 
 
 async def healthy_is_ready(outside: Outside) -> Broken:
@@ -241,7 +243,8 @@ async def healthy_is_ready(outside: Outside) -> Broken:
             return f"cluster {cluster.name} was lent more than the {cluster.spec.preemptible_workers} it wishes for"
         if cluster.phase in (Phase.READY, Phase.DEGRADED) and len(running) > cluster.spec.workers:
             return f"cluster {cluster.name} has {len(running)} workers and wants {cluster.spec.workers}"
-        if cluster.phase is Phase.READY and len(running) != cluster.spec.workers:
+        whole = len(running) == cluster.spec.workers or await _waits_in_vain(outside, cluster)
+        if cluster.phase is Phase.READY and not whole:
             return f"cluster {cluster.name} is ready with {len(running)} of {cluster.spec.workers} workers"
     return None
 
@@ -252,6 +255,8 @@ async def requests_end(outside: Outside) -> Broken:
     for request in await outside.store.find(Find(Request, one_of={"state": [str(s) for s in open_states]})):
         noun: type[Cluster] | type[Volume] = Cluster if request.kind == "cluster" else Volume
         resource = await outside.store.get(noun, request.resource_id)
+        if isinstance(resource, Cluster) and await _waits_in_vain(outside, resource):
+            continue
         if resource is None or resource.gone_at is not None or resource.phase in (Phase.READY, Phase.FAILED):
             return f"request {request.operation} of {request.kind} {request.resource_id} is still {request.state}"
     return None

@@ -130,8 +130,8 @@ def forgets_the_lease(original: Any) -> Any:
 
 
 def grants_what_is_not_there(original: Any) -> Any:
-    def grants(self: Any, region: str, gpu_type: str, *rest: Any) -> Any:
-        found = original(self, region, gpu_type, *rest)
+    def grants(self: Any, region: str, gpu_type: str, *rest: Any, **more: Any) -> Any:
+        found = original(self, region, gpu_type, *rest, **more)
         control = found and gpu_type == CONTROL
         return [grant._replace(slots=grant.slots << 32) for grant in found] if control else found
 
