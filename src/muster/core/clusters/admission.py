@@ -15,7 +15,7 @@ from muster.core.catalog.snapshot import Catalog
 from muster.core.clusters.commands import AutoscaleWish, CreateCluster, MountWish
 from muster.errors import Invalid, Unsupported
 from muster.model.catalog import Image, InstanceType
-from muster.model.clusters import Autoscale, ClusterConfig, ClusterSpec, ClusterType, Scripts
+from muster.model.clusters import Autoscale, ClusterConfig, ClusterType, Scripts
 
 WORKERS_MAX = 4096
 SHM_GIB_MAX = 4096

@@ -1,19 +1,20 @@
 """A wish for preemptible workers as it is written down: which line's idle hosts they come from, and what it may cost.
 
-Leans on the capacity room. *Law.* The wish, the line it looks to and the wake-up of whoever lends are
+Leans on the capacity room and the purse. *Law.* The wish, the line it looks to and the wake-up of whoever lends are
 one batch.
 """
 
 from __future__ import annotations
 
-from muster.contracts.metering import Want
+from muster.contracts.metering import Purse, Want
 from muster.contracts.store import Op, Wake
 from muster.core.capacity.placement import Ask
 from muster.core.capacity.service import Capacity
+from muster.core.clusters.seating import Seating
+from muster.core.clusters.snapshot import ClusterView
 from muster.errors import Invalid
 from muster.model.base import Instant
 from muster.model.billing import PREEMPTIBLE
-from muster.model.catalog import InstanceType
 from muster.model.clusters import Cluster, ClusterSpec
 
 
@@ -29,20 +30,20 @@ def lending_line(capacity: Capacity, spec: ClusterSpec, gpus: int) -> str:
     return key.id
 
 
-def loan_wants(spec: ClusterSpec, more: int) -> list[Want]:
-    """What so many more preemptible workers would cost."""
-    return [Want(spec.instance_type, spec.region, more, PREEMPTIBLE)] if more > 0 else []
-
-
 async def loan_fields(
-    capacity: Capacity, cluster: Cluster, spec: ClusterSpec, shape: InstanceType | None
+    capacity: Capacity, purse: Purse, seating: Seating, view: ClusterView, spec: ClusterSpec
 ) -> dict[str, str]:
-    """The cluster's own fields behind a changed wish. Who wishes for none any more is let go of by whoever lends."""
-    if spec.preemptible_workers == cluster.spec.preemptible_workers or not spec.preemptible_workers:
+    """The cluster's own fields behind a changed wish, if that can be paid for. Who wishes for none any more is let go
+    of by whoever lends."""
+    more = spec.preemptible_workers - view.cluster.spec.preemptible_workers
+    if not more or not spec.preemptible_workers:
         return {}
+    if more > 0:
+        want = Want(spec.instance_type, spec.region, more, PREEMPTIBLE)
+        await purse.require(await seating.project(view.cluster.project_id), [want])
     if not capacity.loaded:
         await capacity.sync()
-    return {"preemptible_line": lending_line(capacity, spec, shape.gpus if shape else 8)}
+    return {"preemptible_line": lending_line(capacity, spec, view.instance_type.gpus if view.instance_type else 8)}
 
 
 def waits_for_lent(capacity: Capacity, ask: Ask) -> str | None:

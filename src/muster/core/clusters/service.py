@@ -32,7 +32,7 @@ from muster.core.clusters.commands import CreateCluster, MountWish, UpdateCluste
 from muster.core.clusters.create import Creates, Note
 from muster.core.clusters.drawing import More, more_of, wants_of
 from muster.core.clusters.explain import Explanation, explain
-from muster.core.clusters.loans import loan_fields, loan_wakes, loan_wants, waits_for_lent
+from muster.core.clusters.loans import loan_fields, loan_wakes, waits_for_lent
 from muster.core.clusters.mounts import attach_ops, detach_ops
 from muster.core.clusters.nodes import seat_ops
 from muster.core.clusters.requests import new_request
@@ -123,7 +123,8 @@ class ClusterService(Views):
         view = await load_view(self._store, await self._catalog.current(), cluster)
         command = decide(view)
         spec, workers = await self._next_spec(view, command)
-        renamed = _renamed(cluster, command.name) | await self._loan(view, spec)
+        loan = await loan_fields(self._capacity, self._purse, self._seating, view, spec)
+        renamed = _renamed(cluster, command.name) | loan
         if spec == cluster.spec and not renamed:
             return cluster
         more = more_of(cluster.spec, spec)
@@ -139,14 +140,6 @@ class ClusterService(Views):
             if taken.rule == "calendar_cell":
                 raise OutOfStock("others were faster", hint="ask once more") from taken
             raise NameTaken(f"there is a cluster named {command.name}", field="name") from taken
-
-    async def _loan(self, view: ClusterView, spec: ClusterSpec) -> dict[str, str]:
-        """The fields behind another wish for preemptible workers, if it can be paid for."""
-        more = spec.preemptible_workers - view.cluster.spec.preemptible_workers
-        if more > 0:
-            project = await self._seating.project(view.cluster.project_id)
-            await self._purse.require(project, loan_wants(spec, more))
-        return await loan_fields(self._capacity, view.cluster, spec, view.instance_type)
 
     async def _extension(self, actor: Actor, cluster: Cluster, spec: ClusterSpec) -> Sequence[Op]:
         """A longer term is another contract, from the old end to the new one; a shorter one gives nothing back."""
