@@ -49,7 +49,8 @@ async def loan_fields(
 def waits_for_lent(capacity: Capacity, ask: Ask) -> str | None:
     """The line to wait for, if what is asked would fit once hosts that are lent came back."""
     key = capacity.line_for(ask.region, ask.gpu_type, ask.gpus_per_node)
-    return key.id if key is not None and capacity.reclaimable(ask) else None
+    helps = not ask.pool_nodes and capacity.reclaimable(ask)
+    return key.id if key is not None and helps else None
 
 
 def loan_wakes(cluster: Cluster, before: Cluster, now: Instant) -> list[Op]:
