@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import stat
 import subprocess
@@ -15,11 +14,7 @@ from typing import Any, Final
 import pytest
 
 from muster.cli import local
-from muster.contracts.steps import Step
-from muster.contracts.store import Batch, Wake
 from muster.sdk import Client
-from muster.store.copies import copy_database, go_on_from
-from muster.store.sqlite import SqliteStore
 
 SHAPE: Final[dict[str, Any]] = {"type": "slurm", "gpu_type": "H100_SXM", "gpus": 8, "region": "us-central-8"}
 
@@ -105,23 +100,3 @@ def test_what_is_no_backup_changes_nothing(tmp_path: Path, inside: str) -> None:
     assert refused.returncode == 2, refused.stderr
     assert (home / "muster.db").read_bytes() == before
     assert not (tmp_path / "elsewhere").exists()
-
-
-def test_a_database_put_back_claims_with_newer_tokens_than_any_given_since(tmp_path: Path) -> None:
-    async def claimed(file: Path, times: range) -> int:
-        store = SqliteStore.open(file)
-        try:
-            token = 0
-            for now in times:
-                await store.apply(Batch(Step.CLUSTER_RECORD, [Wake("cluster", "a", 0)]))
-                [claim] = await store.claim(worker="engine", now=now, lease_ms=1, limit=1)
-                token = claim.token
-            return token
-        finally:
-            await store.close()
-
-    asyncio.run(claimed(tmp_path / "m.db", range(0, 20, 10)))
-    copy_database(tmp_path / "m.db", tmp_path / "copy.db")
-    newest = asyncio.run(claimed(tmp_path / "m.db", range(20, 520, 10)))
-    go_on_from(tmp_path / "copy.db")
-    assert asyncio.run(claimed(tmp_path / "copy.db", range(600, 601))) > newest

@@ -21,7 +21,7 @@ from muster.cli.target import home_path
 from muster.cli.verb import yes_option
 from muster.homestead import AlreadyRunning, held, make_home
 from muster.settings import DEFAULT_HOME
-from muster.store.copies import copy_database, go_on_from, is_whole
+from muster.store.copies import copy_database, is_whole
 
 MEMORY: Final = "muster.db"
 DATABASES: Final = (MEMORY, "world.db")
@@ -105,7 +105,6 @@ def _put_back(file: Path, home: Path) -> list[str]:
         for name in names:
             if name in DATABASES and not is_whole(Path(folder) / name):
                 raise Ended(f"{file}: {name} in it is damaged", USAGE)
-        go_on_from(Path(folder) / MEMORY)
         owner = home.stat()
         for name in names:
             ready = Path(folder) / name
