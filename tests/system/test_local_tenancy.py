@@ -101,6 +101,25 @@ def test_drained_and_named_nodes_leave_first(server: LocalServer) -> None:
         assert sorted(server.muster("ssh", "demo", "srun", "-N2", "hostname").split()) == ["worker-2", "worker-3"]
 
 
+def test_a_running_job_holds_up_who_leaves_unless_forced(server: LocalServer) -> None:
+    with server.client() as client:
+        made = client.clusters.create(name="demo", **SLURM, gpus=16)
+        client.clusters.wait(made["id"], SECONDS)
+        job = server.muster("ssh", "demo", "sbatch", "--parsable", "-w", "worker-1", "--wrap='sleep 600'").strip()
+        while f"{job}:RUNNING" not in server.muster("ssh", "demo", "squeue", "-h", "-o", "%i:%T"):
+            pass  # each look takes its time
+        named = next(node["id"] for node in client.clusters.nodes(made["id"]) if node["name"] == "worker-1")
+        client.clusters.update(made["id"], gpus=8, leave_first=[named])
+        for seen in client.clusters.watch(made["id"], SECONDS):
+            assert {node["name"] for node in seen["nodes"]} >= {"worker-0", "worker-1"}
+            if "running work on worker-1" in ((seen.get("waiting") or {}).get("for") or ""):
+                break
+        assert f"{job}:RUNNING" in server.muster("ssh", "demo", "squeue", "-h", "-o", "%i:%T")
+        assert "drain" in server.muster("ssh", "demo", "sinfo", "-hN", "-n", "worker-1", "-o", "%T")
+        assert _after(client, made["id"], gpus=8, force=True) == ["worker-0"]
+        assert "worker-1" not in server.muster("ssh", "demo", "sinfo", "-hN", "-o", "%N")
+
+
 def _after(client: Client, id: str, **change: object) -> list[str]:
     client.clusters.update(id, **change)
     client.clusters.wait(id, SECONDS)

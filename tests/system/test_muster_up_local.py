@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.hostd.traces import hostds
 from muster.testing.local import residue
 from muster.testing.local_server import LocalServer
 
@@ -45,6 +46,8 @@ def test_up_create_ssh_resize_and_down(server: LocalServer) -> None:
     assert real == {"munge", "srun", "gpus", "shm", "storage"}
     server.muster("cluster", "resize", "demo", "24", "--wait")
     assert len(server.muster("ssh", "demo", "srun", "-N3", "hostname").split()) == 3
+    for pid in hostds(server.home):
+        os.kill(pid, signal.SIGKILL)  # and all the same `muster down --all` leaves the machine clean
 
 
 def test_a_home_is_taken_over_and_never_widened(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from muster.cli.ending import FAILED, TIMED_OUT, USAGE, Ended
 from muster.cli.show import Thing
 from muster.cli.target import home_path
 from muster.cli.verb import SECONDS, yes_option
-from muster.settings import DEFAULT_HOME
+from muster.settings import DEFAULT_HOME, read
 
 if TYPE_CHECKING:
     from muster.sdk import Client
@@ -44,11 +44,22 @@ def down(home: str | None, every: bool, keep_clusters: bool, timeout: float, yes
     if keep_clusters:
         stop_server(where, info)
         return
+    rouse(where)
     with engine_at_work(where, info) as running, local.operator_client(where, running) as client:
         take_down(client, every, timeout, yes)
     if info is not None:
         stop_server(where, info)
     leave_machine(where)
+
+
+def rouse(home: Path) -> None:
+    """A root process that was killed is started again: without it no node ends."""
+    if os.geteuid() == 0 and (home / "hostd" / "home-id").exists():
+        from muster.hostd.launch import bring_up
+
+        because = bring_up(home, read({"home": str(home)}, os.environ).cache, click.echo)
+        if because:
+            click.echo(f"nodes cannot be ended: {because}", err=True)
 
 
 def leave_machine(home: Path) -> None:
