@@ -199,7 +199,6 @@ def test_what_makes_no_sense_is_refused_by_its_field(more: dict[str, Any], field
     ("more", "field"),
     [
         ({"billing_type": "RESERVED", "duration_days": 3, "num_reserved_gpus": 8}, "num_reserved_gpus"),
-        ({"capacity_pool_id": "p", "num_capacity_pool_gpus": 8}, "capacity_pool_id"),
     ],
 )
 def test_what_this_house_does_not_have_yet_is_refused_and_never_ignored(more: dict[str, Any], field: str) -> None:
@@ -214,6 +213,12 @@ def test_a_cluster_that_may_grow_says_how_far(word: str) -> None:
 def test_preemptible_gpus_come_beside_the_others() -> None:
     assert create(num_preemptible_gpus=16, project_id="p").preemptible_gpus == 16
     assert update(num_preemptible_gpus=0) == UpdateCluster(preemptible_gpus=0)
+
+
+def test_a_pool_is_drawn_from_by_its_id() -> None:
+    some = create(capacity_pool_id="p", num_capacity_pool_gpus=8)
+    assert (some.pool_id, some.pool_gpus) == ("p", 8)
+    assert create(capacity_pool_id="p").pool_gpus is None
 
 
 def test_a_value_that_asks_for_nothing_passes() -> None:

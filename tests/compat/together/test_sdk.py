@@ -57,6 +57,19 @@ def test_a_queue_grows_its_cluster(tenant: Tenant, operator: Wire, version: str)
     assert grown["num_gpus"] == 8
 
 
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_pool_is_drawn_from(tenant: Tenant, operator: Wire, kind: str) -> None:
+    wish = {
+        "name": f"apart-{kind}",
+        "region": "us-central-8",
+        "gpu_type": "H100_SXM",
+        "project_id": tenant.project_id,
+    }
+    pool = operator.good("POST", "/muster/v1/pools", json=wish)
+    operator.good("POST", f"/muster/v1/pools/{pool['id']}/hosts", json={"count": 2})
+    drive(tenant, NEWEST, "pool.py", kind, pool["id"])
+
+
 def test_the_table_of_fields_knows_every_field_of_the_newest_sdk(tenant: Tenant) -> None:
     declared = {section.title: {field.name for field in section.fields} for section in (*REQUESTS, *ANSWERS)}
     for title, names in json.loads(drive(tenant, NEWEST, "shapes.py")).items():

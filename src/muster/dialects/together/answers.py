@@ -201,6 +201,7 @@ class Cluster(Answer, frozen=True, kw_only=True):
     reservation_end_time: str | UnsetType = UNSET
     slurm_shm_size_gib: int | UnsetType = UNSET
     slurm_image: str | UnsetType = UNSET
+    capacity_pool_id: str | UnsetType = UNSET
     oidc_config: Oidc | UnsetType = UNSET
     kube_config: str = ""
 

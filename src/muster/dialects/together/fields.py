@@ -72,8 +72,8 @@ REQUESTS: Final[tuple[Section, ...]] = (
             spoken auto_scaled: the older name of auto_scale
             spoken auto_scale_max_gpus: required with auto_scale, and only there; at least num_gpus
             spoken gpu_node_failover_enabled: a dead worker is replaced without asking
-            refused capacity_pool_id: no capacity pools yet
-            refused num_capacity_pool_gpus: only with capacity_pool_id; 0 passes
+            spoken capacity_pool_id: hosts set apart by the operator for the project or its account; ON_DEMAND only
+            spoken num_capacity_pool_gpus: only with capacity_pool_id, which gives them all unless said
             spoken num_preemptible_gpus: a multiple of 8, with a project_id; here for SLURM, and not for KUBERNETES
             spoken install_traefik: the same as load_balancer TRAEFIK; KUBERNETES only
             spoken slurm_shm_size_gib: required for SLURM, and only there
@@ -93,7 +93,7 @@ REQUESTS: Final[tuple[Section, ...]] = (
             refused cluster_type: the present type passes; a cluster does not change its type
             refused num_reserved_gpus: as many as are reserved, and 0, pass; num_gpus above them is on demand
             spoken num_preemptible_gpus: a multiple of 8; SLURM only
-            refused num_capacity_pool_gpus: only for clusters made from a pool; 0 passes
+            spoken num_capacity_pool_gpus: only for clusters made from a pool
             spoken reservation_end_time: not for ON_DEMAND; a later end must be free; not along with more GPUs
             spoken add_ons: by name; switches add-ons that the cluster has on or off
             spoken cluster_config: what is left out stays as it is
@@ -251,7 +251,7 @@ ANSWERS: Final[tuple[Section, ...]] = (
             spoken num_gpus: as wished
             constant num_cpu_workers: 0: there are no CPU-only workers
             derived num_reserved_gpus: how many its reservation pays for; 0 for ON_DEMAND
-            constant num_capacity_pool_gpus: 0: there are no pools yet
+            spoken num_capacity_pool_gpus: as wished
             spoken desired_preemptible_gpus: as wished with num_preemptible_gpus
             derived allocated_preemptible_gpus: what it has of them now
             spoken billing_type: as created
@@ -286,7 +286,7 @@ ANSWERS: Final[tuple[Section, ...]] = (
             spoken slurm_image: if one was said
             spoken oidc_config: as created
             derived kube_config: base64 YAML for one cluster that serves, else empty; empty in lists
-            constant capacity_pool_id: never sent: there are no pools yet
+            spoken capacity_pool_id: if it draws from one
             constant machine_cluster_id: never sent: it names something inside Together
         """),
     ),

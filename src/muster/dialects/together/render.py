@@ -116,7 +116,7 @@ def _cluster(view: ClusterView, events: list[answers.LifecycleEvent], simulated:
         num_gpus=view.gpus,
         num_cpu_workers=0,
         num_reserved_gpus=reserved_gpus(view),
-        num_capacity_pool_gpus=0,
+        num_capacity_pool_gpus=view.pool_gpus,
         desired_preemptible_gpus=view.lent_wished,
         allocated_preemptible_gpus=view.lent_gpus,
         billing_type=BILLING[spec.billing],
@@ -154,6 +154,7 @@ def _cluster(view: ClusterView, events: list[answers.LifecycleEvent], simulated:
         reservation_end_time=_stamp(cluster.ends_at),
         slurm_shm_size_gib=spec.config.shm_gib if spec.type is ClusterType.SLURM else UNSET,
         slurm_image=_said(spec.config.slurm_image),
+        capacity_pool_id=_said(spec.pool_id or ""),
         oidc_config=_oidc(spec.config),
     )
 

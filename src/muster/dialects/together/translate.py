@@ -1,8 +1,8 @@
 """From Together's create and update to the house's commands. Pure.
 
 Leans on wire, words, terms and core's commands. *Laws.* Every field means something: it becomes part of the command,
-or it is refused in a sentence. What needs a pool, which this house does not have yet, is refused, never accepted and
-ignored; a value that asks for nothing (0, false) is no wish and passes.
+or it is refused in a sentence, never accepted and ignored; a value that asks for nothing (0, false) is no wish and
+passes.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ def create_cluster(said: wire.NewCluster, catalog: Catalog) -> CreateCluster:
         gpus=gpus,
         gpus_per_node=NODE_GPUS,
         autoscale=_autoscale(said, gpus),
+        pool_id=said.capacity_pool_id or "",
+        pool_gpus=said.num_capacity_pool_gpus if said.capacity_pool_id else None,
         image_id=_image(said, region, catalog).id,
         project_id=said.project_id,
         preemptible_gpus=said.num_preemptible_gpus or 0,
@@ -98,10 +100,8 @@ def _autoscale(said: wire.NewCluster, gpus: int) -> AutoscaleWish | None:
 def _check_pools(said: wire.NewCluster, gpus: int) -> None:
     if said.num_capacity_pool_gpus and not said.capacity_pool_id:
         raise Invalid("num_capacity_pool_gpus goes with capacity_pool_id", field="num_capacity_pool_gpus")
-    if said.capacity_pool_id:
-        if whole_nodes(said.num_capacity_pool_gpus or 0, "num_capacity_pool_gpus") > gpus:
-            raise Invalid("num_capacity_pool_gpus cannot be more than num_gpus", field="num_capacity_pool_gpus")
-        raise Unsupported("this server has no capacity pools yet", field="capacity_pool_id", hint="Leave it out")
+    if whole_nodes(said.num_capacity_pool_gpus or 0, "num_capacity_pool_gpus") > gpus:
+        raise Invalid("num_capacity_pool_gpus cannot be more than num_gpus", field="num_capacity_pool_gpus")
     if whole_nodes(said.num_preemptible_gpus or 0, "num_preemptible_gpus") and not said.project_id:
         raise Invalid("num_preemptible_gpus needs a project_id", field="project_id")
 
@@ -250,7 +250,7 @@ def update_cluster(said: wire.ClusterChange, view: ClusterView) -> UpdateCluster
         )
     if said.num_gpus is not None:
         whole_nodes(said.num_gpus, "num_gpus", least=NODE_GPUS)
-    if said.num_capacity_pool_gpus:
+    if said.num_capacity_pool_gpus and spec.pool_id is None:
         raise Invalid(
             "num_capacity_pool_gpus is only for clusters created with a capacity_pool_id",
             field="num_capacity_pool_gpus",
@@ -261,4 +261,5 @@ def update_cluster(said: wire.ClusterChange, view: ClusterView) -> UpdateCluster
     if said.cluster_config is not None or said.add_ons is not None:
         fields["config"] = changed_config(spec.config, said, spec.type)
     fields["preemptible_gpus"] = said.num_preemptible_gpus
+    fields["pool_gpus"] = said.num_capacity_pool_gpus if spec.pool_id is not None else None
     return UpdateCluster(gpus=said.num_gpus, ends_at=new_end(said, view), **fields)

@@ -49,8 +49,8 @@ async def plain(s: Story) -> None:
     assert told(other)["param"] == "cluster_name"
 
     pooled = create_args("later", extra_body={"capacity_pool_id": "p", "num_capacity_pool_gpus": 8})
-    later = await raises(s, together.UnprocessableEntityError, s.clusters.create, **pooled)
-    assert told(later)["param"] == "capacity_pool_id"
+    nobodys = await raises(s, together.NotFoundError, s.clusters.create, **pooled)
+    assert told(nobodys)["param"] == "capacity_pool_id"
 
     many = await raises(s, together.ConflictError, s.clusters.create, **create_args("huge", num_gpus=8 * 4096))
     assert many.response.headers["x-should-retry"] == "false"
