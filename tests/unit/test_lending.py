@@ -10,11 +10,12 @@ import pytest
 from muster.contracts.faults import Fault, FaultKind
 from muster.contracts.store import Find
 from muster.core.capacity.preemption import NOTICE
-from muster.core.clusters.commands import UpdateCluster
+from muster.core.clusters.commands import AutoscaleWish, UpdateCluster
 from muster.errors import Invalid, OutOfStock, Unsupported
 from muster.model.accounts import SYSTEM, Actor, Role
 from muster.model.base import DAY, HOUR, MINUTE
 from muster.model.billing import Usage, UsageClass
+from muster.model.capacity import ReservationState
 from muster.model.clusters import Billing, Cluster, ClusterType, Node, Share
 from muster.model.events import Event
 from muster.model.phases import NodePhase, Phase
@@ -155,6 +156,43 @@ def test_a_promise_is_kept_though_everything_was_lent(tmp_path: Path) -> None:
         await assert_told_in_full(cast, guest)
         await cast.until(night, Phase.GONE, hours=4)
         await until_lent(cast, guest, 7, minutes=90)
+
+    play(tmp_path, story)
+
+
+def test_a_reserved_cluster_waits_for_the_notice_and_nobody_else_gets_its_hosts(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        guest = await cast.until(await cast.create("guest", 8, preemptible_gpus=64), Phase.READY)
+        await until_lent(cast, guest, 7)
+        reserved = await cast.create("reserved", 32, billing=Billing.RESERVED, duration_days=2)
+        assert reserved.phase is Phase.QUEUED
+        with pytest.raises(OutOfStock):
+            await cast.create("greedy", 32)
+        other = await cast.create("other", 16)
+        await cast.until(reserved, Phase.READY)
+        await cast.until(other, Phase.READY)
+        assert (await cast.reservation(reserved)).state is ReservationState.ACTIVE
+        assert await assert_told_in_full(cast, guest) == 6
+        await until_lent(cast, guest, 1)
+
+    play(tmp_path, story)
+
+
+def test_growth_by_the_queue_waits_for_the_notice_too(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        fields: dict[str, Any] = {"autoscale": AutoscaleWish(max_gpus=24)}
+        elastic = await cast.until(await cast.create("elastic", 8, **fields), Phase.READY)
+        guest = await cast.until(await cast.create("guest", 8, preemptible_gpus=64), Phase.READY)
+        await until_lent(cast, guest, 6)
+        await cast.image.desk.inject(Fault(kind=FaultKind.LOAD, target=elastic.id, count=16))
+        for _ in range(200):
+            await cast.clock.sleep(10)
+            nodes = await cast.house.store.find(Find(Node, equals={"cluster_id": elastic.id, "gone_at": None}))
+            if sum(node.role == "worker" and node.phase is NodePhase.RUNNING for node in nodes) >= 2:
+                break
+        else:
+            raise AssertionError((await cast.look(elastic)).status.waiting_for)
+        assert await assert_told_in_full(cast, guest) >= 1
 
     play(tmp_path, story)
 

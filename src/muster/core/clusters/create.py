@@ -36,7 +36,7 @@ from muster.core.clusters.requests import new_request
 from muster.core.clusters.reseat import whole_ask
 from muster.core.clusters.seating import PLACE_TRIES_MAX, Seating
 from muster.core.clusters.terms import check_term, duration_ms, window_end
-from muster.core.clusters.windows import NOTHING, Windows
+from muster.core.clusters.windows import NOTHING, Windows, unbound
 from muster.core.guarded import guarded, submit
 from muster.core.idempotency import REPEAT_WINDOW, Once, digest_of
 from muster.core.moments import said_at
@@ -296,6 +296,7 @@ class Creates:
             ops: list[Op] = [Insert(cluster)]
             seats = self._seating.first_seats(cluster, placement, now)
             ops += seat_ops(seats)
+            window = unbound(window) if cluster.phase is Phase.QUEUED else window
             ops += (*self._windows.accepting(window), *self._capacity.guard(placement))
             ops += await self._paid(actor, project, cluster, drawn)
             more, events = await mount_ops(self._store, self._entropy, actor, cluster, command.mounts, now)
@@ -358,7 +359,7 @@ class Creates:
             return cluster, await self._capacity.place(ask)
         except OutOfStock as refusal:
             asked_back = self._capacity.reclaimable(ask)
-            if not (queue or asked_back) or cluster.spec.billing is not Billing.ON_DEMAND:
+            if not asked_back and (not queue or cluster.spec.billing is not Billing.ON_DEMAND):
                 raise
             words = refusal.message
             if asked_back:

@@ -1,7 +1,8 @@
 """A cluster's size changed by the system, not by its owner: what must be written for it, in one batch.
 
 Leans on placement, quota and purse as any wish for capacity does: who may not have more waits, and is told why.
-*Laws.* More workers and their seats are one batch; what was grown is billed on demand; nobody is asked twice.
+*Laws.* More workers and their seats are one batch, unless their hosts are lent and must be asked back first; what was
+grown is billed on demand; nobody is asked twice.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ import msgspec.structs
 
 from muster.contracts.clock import Entropy
 from muster.contracts.metering import Purse, Want
-from muster.contracts.store import Op, Store
+from muster.contracts.store import Op, Store, Wake
 from muster.core.capacity.placement import Ask, Placement
 from muster.core.capacity.service import Capacity
 from muster.core.clusters.conditions import with_status
 from muster.core.clusters.deeds import Grow, Shrink
+from muster.core.clusters.loans import waits_for_lent
 from muster.core.clusters.nodes import seat_ops
 from muster.core.clusters.seating import Seating
 from muster.core.clusters.snapshot import ClusterView
 from muster.core.clusters.terms import held_until
+from muster.core.clusters.windows import NOTHING
 from muster.errors import InsufficientBalance, NeverFits, OutOfStock, QuotaExceeded
 from muster.model.base import Instant, changed
 from muster.model.clusters import Billing, Cluster
@@ -63,10 +66,17 @@ class Growth:
         guard = await self._seating.quota_guard(project, workers * gpus)
         await self._purse.require(project, [Want(spec.instance_type, spec.region, workers, Billing.ON_DEMAND)])
         ask = Ask(spec.region, spec.gpu_type, gpus, workers, at=now, ends_at=held_until(cluster))
-        placement = await self._capacity.place(ask)
+        grown = _scaled(cluster, spec.autoscaled_workers + workers, now)
+        try:
+            placement = await self._capacity.place(ask)
+        except OutOfStock:
+            line = waits_for_lent(self._capacity, ask)
+            if line is None:
+                raise
+            placement, grown = NOTHING, msgspec.structs.replace(grown, short_line=line)
+            guard = [*guard, Wake("preemption", line, now)]
         seats = self._seating.more_seats(cluster, view.nodes, placement, now)
         ops = [*seat_ops(seats), *self._capacity.guard(placement), *guard]
-        grown = _scaled(cluster, spec.autoscaled_workers + workers, now)
         return Grown(grown, placement, ops, _event(grown, f"{workers} more workers: {because}", now))
 
     async def refused(self, grown: Grown) -> None:

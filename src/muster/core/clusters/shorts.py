@@ -69,7 +69,7 @@ class Shorts:
         """
         total = 0
         for cluster in await self.waiting(key.id):
-            if cluster.phase is Phase.SCHEDULED:
+            if cluster.phase in (Phase.SCHEDULED, Phase.QUEUED) and cluster.spec.billing is not Billing.ON_DEMAND:
                 continue  # the calendar speaks for it
             nodes = await self._store.find(Find(Node, equals={"cluster_id": cluster.id, "gone_at": None}))
             hosts = -(-lacking(cluster, nodes) // per_host.get(cluster.spec.instance_type, 1))

@@ -41,6 +41,17 @@ class Window(NamedTuple):
         return key_of(self.reservation)
 
 
+def unbound(window: Window | None) -> Window | None:
+    """The promise behind a cluster that waits for its hosts: nobody else may have them meanwhile."""
+    if window is None or not window.booking.bound:
+        return window
+    booking = replace(window.booking, bound=False)
+    reservation = replace(window.reservation, state=ReservationState.BOOKED)
+    instead = {id(window.booking): Insert(booking), id(window.reservation): Insert(reservation)}
+    ops = [instead.get(id(op.noun), op) if isinstance(op, Insert) else op for op in window.ops]
+    return Window(reservation, booking, ops)
+
+
 NOTHING = Placement((), ())
 """Where a cluster sits whose time has not come."""
 
