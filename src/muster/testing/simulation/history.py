@@ -17,9 +17,11 @@ from muster.clock import SeededEntropy
 from muster.contracts.faults import Fault, FaultKind
 from muster.contracts.store import Find
 from muster.core.capacity.index import Stock
+from muster.core.capacity.pools import PoolWish
 from muster.core.clusters.snapshot import ClusterView
 from muster.core.demo import demo_catalog
 from muster.core.hosts.rules import HostSpec
+from muster.core.house import House
 from muster.dialects.native.clusters import KEPT_AS
 from muster.dialects.native.translate import render_cluster
 from muster.engine.engine import Pace
@@ -32,10 +34,11 @@ from muster.store.sqlite import SqliteStore
 from muster.substrates.simulated.substrate import SimulatedSubstrate
 from muster.substrates.simulated.world import SimulatedWorld
 from muster.testing.simulation.chaos import Chaos
+from muster.testing.simulation.elastic import Elastic
 from muster.testing.simulation.image import Drivers, Files, Image, as_they_are
 from muster.testing.simulation.invariants import ALWAYS, EVENTUALLY, Invariant, Ledger, Outside
 from muster.testing.simulation.loop import Stalled, VirtualClock, VirtualLoop, run_virtual
-from muster.testing.simulation.users import REGION, Client, Operator, User, control_host, gpu_host
+from muster.testing.simulation.users import GPU_TYPE, REGION, Client, Operator, User, control_host, gpu_host
 
 C = TypeVar("C", bound=Client)
 
@@ -49,6 +52,7 @@ class Plot:
     hosts: int = 6
     control_hosts: int = 2
     users: int = 3
+    elastic: int = 0  # people whose clusters follow their queue, and draw from a pool of hosts set apart for them
     minutes: int = 30
     calm_minutes: int = 45
     engines: int = 2
@@ -177,8 +181,18 @@ class History:
             project = await house.accounts.create_project(SYSTEM, account_id=account.id, name=name)
             _, secret = await house.accounts.create_key(SYSTEM, name=name, role=Role.ADMIN, project_id=project.id)
             people.append(self._person(User, name, secret))
+        people += [await self._elastic(house, account.id, n) for n in range(self._plot.elastic)]
         await image.drop()
         return people
+
+    async def _elastic(self, house: House, account_id: str, number: int) -> User:
+        """With a pool of two hosts that nobody else may have."""
+        name = f"elastic{number}"
+        project = await house.accounts.create_project(SYSTEM, account_id=account_id, name=name)
+        _, secret = await house.accounts.create_key(SYSTEM, name=name, role=Role.ADMIN, project_id=project.id)
+        pool = await house.pools.create(SYSTEM, PoolWish(name, REGION, GPU_TYPE, project_id=project.id))
+        await house.pools.add(SYSTEM, pool.id, (), 2)
+        return self._person(Elastic, name, secret)
 
     def _person(self, kind: type[C], name: str, secret: str) -> C:
         self._ledger.secrets.add(secret)

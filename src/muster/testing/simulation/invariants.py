@@ -27,7 +27,7 @@ from muster.model.base import Instant
 from muster.model.billing import Funding
 from muster.model.clusters import Cluster, Node, Share
 from muster.model.events import Request, RequestState
-from muster.model.hosts import ANY_TIME, Host, Lease
+from muster.model.hosts import ANY_TIME, Host, Lease, Pool
 from muster.model.phases import CLUSTER_MOVES, NODE_MOVES, NodePhase, Phase, VolumePhase
 from muster.model.volumes import Volume
 
@@ -94,6 +94,22 @@ async def slots_within_hosts(outside: Outside) -> Broken:
             return f"lease {lease.id} holds slots that host {lease.host_id} does not have"
     taken = {host: mask for host, mask in (await outside.store.slots_taken()).items() if mask}
     return None if taken == held else f"slots taken {taken} are not those leased {held}"
+
+
+async def pools_are_kept(outside: Outside) -> Broken:
+    """Hosts set apart are held by those they are set apart for, and whoever draws from a pool is on its hosts."""
+    apart = {host.id: host.pool_id for host in await outside.store.find(Find(Host)) if host.pool_id is not None}
+    pools = {pool.id: pool for pool in await outside.store.find(Find(Pool))}
+    clusters = {cluster.id: cluster for cluster in await outside.store.find(Find(Cluster, equals={"gone_at": None}))}
+    for node in await outside.store.find(Find(Node, equals={"gone_at": None})):
+        pool, cluster = pools.get(apart.get(node.host_id or "") or ""), clusters[node.cluster_id]
+        if pool is None and node.share is not Share.POOL:
+            continue
+        mine = pool is not None and pool.for_project(cluster.account_id, cluster.project_id)
+        if node.share is not Share.POOL or pool is None or cluster.spec.pool_id != pool.id or not mine:
+            where = f"pool {pool.name}" if pool else "no pool"
+            return f"{node.name} of {cluster.name} ({node.share}) is on a host of {where}"
+    return None
 
 
 async def moves_along_the_table(outside: Outside) -> Broken:
@@ -241,11 +257,14 @@ async def healthy_is_ready(outside: Outside) -> Broken:
         running = [node for node in up if node.share is not Share.PREEMPTIBLE]
         if cluster.phase is Phase.READY and len(up) - len(running) > cluster.spec.preemptible_workers:
             return f"cluster {cluster.name} was lent more than the {cluster.spec.preemptible_workers} it wishes for"
-        if cluster.phase in (Phase.READY, Phase.DEGRADED) and len(running) > cluster.spec.workers:
-            return f"cluster {cluster.name} has {len(running)} workers and wants {cluster.spec.workers}"
-        whole = len(running) == cluster.spec.workers or await _waits_in_vain(outside, cluster)
+        wanted = cluster.spec.own_workers
+        if cluster.phase in (Phase.READY, Phase.DEGRADED) and len(running) > wanted:
+            return f"cluster {cluster.name} has {len(running)} workers and wants {wanted}"
+        whole = len(running) == wanted or await _waits_in_vain(outside, cluster)
         if cluster.phase is Phase.READY and not whole:
-            return f"cluster {cluster.name} is ready with {len(running)} of {cluster.spec.workers} workers"
+            return f"cluster {cluster.name} is ready with {len(running)} of {wanted} workers"
+        if cluster.phase is Phase.READY and cluster.spec.autoscaled_workers:
+            return f"cluster {cluster.name} kept {cluster.spec.autoscaled_workers} workers that nobody needs any more"
     return None
 
 
@@ -285,7 +304,8 @@ async def index_agrees(outside: Outside) -> Broken:
         if believed != fresh.summary():
             wrong = sorted(set(believed) ^ set(fresh.summary()))
             return f"a process believes otherwise than the database: {wrong[0]}"
-    hosts = {host.id: host for host in await outside.store.find(Find(Host)) if host.usable and host.gpu_type}
+    usable = [host for host in await outside.store.find(Find(Host)) if host.usable and host.gpu_type]
+    hosts = {host.id: host for host in usable if host.pool_id is None}
     leases = await outside.store.find(Find(Lease, one_of={"host_id": sorted(hosts)}))
     held = sum(lease.slots.bit_count() for lease in leases)
     free = sum(stock.free_nodes for stock in fresh.summary() if stock.gpus_per_node == 1)
@@ -318,6 +338,7 @@ ALWAYS: Final[dict[str, Invariant]] = {
         no_host_given_twice,
         leases_match_nodes,
         slots_within_hosts,
+        pools_are_kept,
         moves_along_the_table,
         intent_before_effect,
         gone_is_gone,

@@ -257,6 +257,13 @@ def makes_volumes_before_writing_them_down(drivers: Drivers) -> Drivers:
     return drivers._replace(store=Hasty())
 
 
+def draws_from_everybodys(original: Any) -> Any:
+    def grants(self: Any, *asked: Any, apart: str = "") -> Any:
+        return original(self, *asked)
+
+    return grants
+
+
 MUTANTS = (
     Mutant(
         "a lease goes before its node is off",
@@ -369,5 +376,11 @@ MUTANTS = (
         "index_agrees",
         swap((Capacity, "_follow", hears_only_of_what_is_taken)),
         plot=brief(**CALM),
+    ),
+    Mutant(
+        "a pool is drawn from everybody's hosts",
+        "pools_are_kept",
+        swap((CapacityIndex, "_grants", draws_from_everybodys)),
+        plot=brief(hosts=8, users=0, elastic=2, **CALM),
     ),
 )
