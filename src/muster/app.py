@@ -34,6 +34,7 @@ from muster.contracts.store import Find, Store
 from muster.contracts.substrate import Substrate
 from muster.core.access.pool import Pools, loopback_pools, no_pools, simulated_pools
 from muster.core.billing.plan import Terms
+from muster.core.capacity.waiting import Patience
 from muster.core.clusters.autoscale import Scaling
 from muster.core.house import FleetFacts, House, build_house, reconcilers_of
 from muster.core.retention import Retention
@@ -48,7 +49,7 @@ from muster.engine.wakeups import Wakeups
 from muster.errors import MusterError
 from muster.fleet_choice import settle_fleet
 from muster.homestead import AlreadyRunning, forget_info, held, keep, kept, make_home, write_info
-from muster.model.base import HOUR, SECOND
+from muster.model.base import HOUR, MINUTE, SECOND
 from muster.model.catalog import Region
 from muster.model.clusters import Cluster
 from muster.model.hosts import Host
@@ -221,6 +222,7 @@ async def assemble(settings: Settings, closing: AsyncExitStack) -> Running:
         objects=None if gateway is None else gateway.store,
         terms=Terms(settings.unfunded_grace_hours * HOUR, settings.credit_warning_hours * HOUR),
         scaling=_scaling(settings),
+        patience=Patience(settings.leaf_patience_minutes * MINUTE),
         notice_ms=settings.preemption_notice_seconds * SECOND,
     )
     closing.push_async_callback(house.accounts.close)

@@ -10,9 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from muster.contracts.store import Find
+from muster.core.capacity.index import CapacityIndex
 from muster.core.capacity.reservations import ReserveAsk
 from muster.core.clusters.commands import UpdateCluster
-from muster.errors import Invalid, NotFound, OutOfStock, WrongPhase
+from muster.errors import Invalid, NeverFits, NotFound, OutOfStock, WrongPhase
 from muster.model.base import DAY, HOUR, MINUTE
 from muster.model.capacity import Booking, ReservationState
 from muster.model.clusters import Billing
@@ -144,6 +145,40 @@ def test_who_waits_is_told_when_and_why_and_gets_it(tmp_path: Path) -> None:
         assert "as things stand from" in told.status.waiting_for
         await cast.until(brief, Phase.GONE, hours=8)
         await cast.until(waits, Phase.READY)
+
+    play(tmp_path, story)
+
+
+def test_who_waits_first_is_not_overtaken_by_whoever_would_delay_it(tmp_path: Path) -> None:
+    """A host is free after one hour, four after two: the first in line needs all five, the next one, for long."""
+
+    async def story(cast: Cast) -> None:
+        now = cast.clock.now()
+        soon = await cast.create("soon", 8, ends_at=now + HOUR)
+        later = await cast.create("later", 32, ends_at=now + 2 * HOUR)
+        await cast.create("last", 24, ends_at=now + 12 * HOUR)
+        large = await cast.create("large", 40, queue=True)
+        small = await cast.create("small", 8, queue=True)
+        await cast.until(soon, Phase.GONE, hours=8)
+        await cast.clock.sleep(60)
+        assert (await cast.look(small)).phase is Phase.QUEUED
+        assert "wait longer" in (await cast.look(small)).status.waiting_for
+        await cast.until(later, Phase.GONE, hours=8)
+        await cast.until(large, Phase.READY)
+        assert (await cast.look(small)).phase is Phase.QUEUED
+
+    play(tmp_path, story)
+
+
+def test_when_placement_refuses_all_the_service_does_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin of the replay's test: both ask the same function."""
+    plain = CapacityIndex.place
+
+    async def story(cast: Cast) -> None:
+        await cast.create("before", 8)
+        monkeypatch.setattr(CapacityIndex, "place", lambda index, ask: plain(index, ask._replace(nodes=10_000)))
+        with pytest.raises(NeverFits):
+            await cast.create("after", 8)
 
     play(tmp_path, story)
 

@@ -110,5 +110,5 @@ def test_what_is_remembered_of_a_leaf_is_what_a_fresh_index_would_work_out() -> 
         for host_id, (slots, ends) in held.items():
             fresh.take([Grant(host_id, slots)], ends)
         ask = gang(dice.randint(1, 4))
-        assert lived.releases(ask, 50) == fresh.releases(ask, 50)
-        assert lived.leaf_ready(ask, 50, 80) == fresh.leaf_ready(ask, 50, 80)
+        assert lived.releases(ask) == fresh.releases(ask)
+        assert lived.leaf_ready(ask, (20, 80)) == fresh.leaf_ready(ask, (20, 80))

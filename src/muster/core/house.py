@@ -29,6 +29,7 @@ from muster.core.capacity.preemption import NOTICE
 from muster.core.capacity.reconcile import ReservationReconciler
 from muster.core.capacity.reservations import Reservations
 from muster.core.capacity.service import Capacity
+from muster.core.capacity.waiting import Patience
 from muster.core.catalog.service import CatalogService
 from muster.core.clusters.autoscale import Scaling
 from muster.core.clusters.lending import PreemptionReconciler
@@ -97,6 +98,7 @@ def build_house(
     issuers: IssuerCheck | None = None,
     terms: Terms = Terms(),
     scaling: Scaling = Scaling(),
+    patience: Patience = Patience(),
     notice_ms: Instant = NOTICE,
     archive: Archive | None = None,
     objects: ObjectStore | None = None,
@@ -105,7 +107,7 @@ def build_house(
     store = listened(store, Meter(store, clock))
     purse = HousePurse(store, clock)
     catalog = CatalogService(store, clock)
-    capacity = Capacity(store)
+    capacity = Capacity(store, patience)
     return House(
         store=store,
         clock=clock,

@@ -45,18 +45,18 @@ class Holds:
         """Hosts of which some end is known."""
         return list(self._by_host)
 
-    def fits_at(self, host_id: str, free: int, gpus: int, now: Instant) -> Instant | None:
-        """When this host will have so many slots free, if its known ends say so."""
+    def fits_at(self, host_id: str, free: int, gpus: int) -> Instant | None:
+        """When this host will have so many slots free, if its known ends say so; 0 = it has."""
         count = free.bit_count()
         if count >= gpus:
-            return now
+            return 0
         known = self._by_host.get(host_id, ())
         if len(known) == 1:
-            return max(now, known[0][1]) if count + known[0][0].bit_count() >= gpus else None
+            return known[0][1] if count + known[0][0].bit_count() >= gpus else None
         for slots, end in sorted(known, key=lambda held: held[1]):
             count += slots.bit_count()
             if count >= gpus:
-                return max(now, end)
+                return end
         return None
 
     def end_of(self, host_id: str, taken: int) -> Instant | None:

@@ -187,9 +187,9 @@ class CapacityIndex:
 
     # ---- by known ends
 
-    def releases(self, ask: Ask, now: Instant) -> list[tuple[Instant, str]]:
-        """(when it could first give such a node, host id), earliest first: what is past is free now. Hosts nobody
-        knows the end of are left out."""
+    def releases(self, ask: Ask) -> list[tuple[Instant, str]]:
+        """(when it could first give such a node, host id), earliest first; 0 = now. Hosts nobody knows the end of
+        are left out."""
         found: list[tuple[Instant, str]] = []
         for pool in self._pools_for(ask.region, ask.gpu_type, ask.gpus_per_node):
             for leaf in pool.ranked():
@@ -197,7 +197,7 @@ class CapacityIndex:
                     found += self._whole_ends(leaf)
                     continue
                 for at in bits(leaf.usable):
-                    when = self._holds.fits_at(leaf.hosts[at], leaf.free[at], ask.gpus_per_node, now)
+                    when = self._holds.fits_at(leaf.hosts[at], leaf.free[at], ask.gpus_per_node)
                     if when is not None:
                         found.append((when, leaf.hosts[at]))
         found.sort()
@@ -224,22 +224,23 @@ class CapacityIndex:
         return leaf.free[leaf.position(host_id)] != 0
 
     def leaf_ready(
-        self, ask: Ask, now: Instant, by: Instant, avoid: frozenset[str] = frozenset()
+        self, ask: Ask, within: tuple[Instant, Instant], avoid: frozenset[str] = frozenset()
     ) -> tuple[Instant, list[str]] | None:
-        """The first leaf that will have all these nodes as whole hosts by then: from when, and on which; the latest
-        of those that will do, for whoever ends sooner may use the others meanwhile."""
+        """The leaf that will first have all these nodes as whole hosts, by ends within these two: from when, and on
+        which; the latest of those that will do, for whoever ends sooner may use the others meanwhile."""
+        since, by = within
         best: list[tuple[Instant, str]] | None = None
         for pool in self._pools_for(ask.region, ask.gpu_type, ask.gpus_per_node):
             for leaf in pool.likely(ask.nodes) if pool.slots == ask.gpus_per_node else ():
                 ends = self._whole_ends(leaf)
                 if len(ends) < ask.nodes or ends[ask.nodes - 1][0] > by:
                     continue
-                ends = [one for one in ends if one[1] not in avoid]
+                ends = [one for one in ends if (one[0] == 0 or one[0] > since) and one[1] not in avoid]
                 if len(ends) >= ask.nodes and ends[ask.nodes - 1][0] <= by:
                     best, by = ends, ends[ask.nodes - 1][0] - 1
         if best is None:
             return None
-        when = max(now, best[ask.nodes - 1][0])
+        when = best[ask.nodes - 1][0]
         return when, [host for end, host in best if end <= when][-ask.nodes :]
 
     # ---- decisions
@@ -371,6 +372,16 @@ class CapacityIndex:
             f"{ask.region}, but all but {nodes} of them are promised to reservations"
         )
         return plain._replace(why=Why.NOT_NOW, message=message, free_nodes=nodes)
+
+    def not_its_turn(self, ask: Ask, placement: Placement) -> Refusal:
+        """The hosts are there, but kept for those who wait longer; or it had better wait for one leaf."""
+        leaves = self.leaves_of(placement.workers)
+        kept = "those who wait longer were promised hosts that are free"
+        torn = (
+            f"its hosts would be spread over {leaves} leaves, and one leaf will soon be free or others were promised"
+        )
+        plain = self._refusal(ask)
+        return plain._replace(why=Why.NOT_NOW, message=torn if leaves > 1 else kept)
 
     def _reason(self, ask: Ask, free: int, total: int) -> tuple[Why, str]:
         shape = f"{ask.gpus_per_node} x {ask.gpu_type}"

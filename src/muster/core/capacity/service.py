@@ -19,6 +19,7 @@ from muster.core.capacity.calendar import HORIZON, end_cell, first_cell
 from muster.core.capacity.index import CapacityIndex, Stock
 from muster.core.capacity.lines import KnownLine, Lines
 from muster.core.capacity.placement import Ask, Grant, LineKey, Placement, Refusal, Why
+from muster.core.capacity.waiting import Patience, Waiting, starters
 from muster.errors import NeverFits, OutOfStock, Protected, Unavailable
 from muster.model.base import Instant
 from muster.model.hosts import Host, Lease, Pool
@@ -38,8 +39,9 @@ class MovedLines(NamedTuple):
 
 
 class Capacity:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, patience: Patience = Patience()) -> None:
         self._store = store
+        self._patience = patience
         self._index = CapacityIndex()
         self.lines = Lines(store)
         self._seq = -1  # the last line of the capacity log that the index knows; -1 = nothing was read yet
@@ -86,9 +88,42 @@ class Capacity:
             answer = self._decide(ask)
         if isinstance(answer, Refusal):
             _refuse(ask, answer)
-        self._index.take((*answer.workers, *answer.pooled), ask.ends_at)
-        self._index.take(answer.control)
+        self._take(answer, ask.ends_at)
         return answer
+
+    async def place_in_turn(self, mine: int, queue: Sequence[Waiting], now: Instant) -> Placement:
+        """As `place`, for one that waits: when those who wait are taken in turn, is it among those who start?"""
+        ask = queue[mine].ask
+        await self._look_for(ask)
+        found = self._in_turn(mine, queue, now)
+        if found is None:
+            answer = self._decide(ask)
+            _refuse(ask, answer if isinstance(answer, Refusal) else self._index.not_its_turn(ask, answer))
+        self._take(found, ask.ends_at)
+        return found
+
+    def _in_turn(self, mine: int, queue: Sequence[Waiting], now: Instant) -> Placement | None:
+        """Played through on the index itself and taken back: nothing else runs meanwhile."""
+        taken: list[Placement] = []
+
+        def take(one: Waiting, placement: Placement) -> None:
+            self._take(placement, one.ask.ends_at)
+            taken.append(placement)
+
+        try:
+            started = starters(queue, self._index, now, take, self._patience, self._decide)
+        finally:
+            for placement in taken:
+                self._untake(placement)
+        return next((start.placement for start in started if start.key == mine), None)
+
+    def _take(self, placement: Placement, ends_at: Instant | None) -> None:
+        self._index.take((*placement.workers, *placement.pooled), ends_at)
+        self._index.take(placement.control)
+
+    def _untake(self, placement: Placement) -> None:
+        for grant in (*placement.workers, *placement.pooled, *placement.control):
+            self._index.free(grant.host_id, grant.slots)
 
     async def _look_for(self, ask: Ask) -> None:
         """Lines first, hosts after: a host that leaves its line is written with the line, so whoever has an older

@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from muster.core.capacity.index import CapacityIndex
-from muster.core.capacity.placement import Ask, Placement
+from muster.core.capacity.placement import Ask, Placement, Refusal
 from muster.model.base import HOUR, Instant
 
 DEPTH_MAX: Final = 400
@@ -26,6 +26,8 @@ PROMISED_MAX: Final = 8
 """How many that found no room are promised hosts: with one alone, the large behind it are overtaken by all."""
 LEAVES_HELD_MAX: Final = 16
 """How many gangs may wait for a leaf at a time; the next start torn."""
+OVERDUE_MAX: Final = HOUR
+"""What should have been given back is still about to be, for so long; after that nobody knows."""
 UNKNOWN: Final[Instant] = 1 << 60
 """When something is that nobody knows the time of."""
 
@@ -41,7 +43,7 @@ class Patience(NamedTuple):
 class Waiting(NamedTuple):
     key: int
     ask: Ask
-    length: Instant
+    length: Instant  # UNKNOWN = until it is given back
     since: Instant = 0
 
 
@@ -60,14 +62,20 @@ class Promised(NamedTuple):
 
 _length = attrgetter("length")
 Take = Callable[[Waiting, Placement], None]
+Place = Callable[[Ask], Placement | Refusal]
 
 
 def starters(
-    queue: Sequence[Waiting], index: CapacityIndex, now: Instant, take: Take, patience: Patience = Patience()
+    queue: Sequence[Waiting],
+    index: CapacityIndex,
+    now: Instant,
+    take: Take,
+    patience: Patience = Patience(),
+    place: Place | None = None,
 ) -> list[Start]:
     """Those that start now, of a queue for one region and GPU type; `take` makes each true in the index before the
-    next is weighed."""
-    turn = _Turn(index, now, take, patience)
+    next is weighed. `place` may know of more that stands against somebody than the index does."""
+    turn = _Turn(index, now, take, patience, place or index.place)
     at = 0
     while at < len(queue) and len(turn.refused) < PROMISED_MAX and not turn.over:
         turn.weigh(queue[at])
@@ -83,8 +91,8 @@ def starters(
 class _Turn:
     """One walk along the queue."""
 
-    def __init__(self, index: CapacityIndex, now: Instant, take: Take, patience: Patience) -> None:
-        self.index, self.now, self.take, self.patience = index, now, take, patience
+    def __init__(self, index: CapacityIndex, now: Instant, take: Take, patience: Patience, place: Place) -> None:
+        self.index, self.now, self.take, self.patience, self.place = index, now, take, patience, place
         self.started: list[Start] = []
         self.refused: list[Waiting] = []  # the first that found no room
         self.told = 0  # so many of them were promised hosts: nobody asks while nobody behind them fits
@@ -121,7 +129,8 @@ class _Turn:
 
     def _try(self, one: Waiting, against: Sequence[Promised], shape: tuple[int, int, int]) -> None:
         avoid = one.ask.avoid.union(*(promise.open for promise in against))
-        answer = self.index.place(one.ask._replace(at=self.now, ends_at=self.now + one.length, avoid=avoid))
+        ends_at = self.now + one.length if one.length < UNKNOWN else None
+        answer = self.place(one.ask._replace(at=self.now, ends_at=ends_at, avoid=avoid))
         if not isinstance(answer, Placement):
             self.hopeless.add(shape)
             self._refuse(one)
@@ -145,20 +154,23 @@ class _Turn:
             return None
         if self.now - one.since > self.patience.in_all or self.index.leaves_of(answer.workers) == 1:
             return None
-        found = self.index.leaf_ready(one.ask, self.now, self.now + self.patience.ahead, self._promised_hosts())
-        return None if found is None else self._promised(*found)
+        within = (self.now - OVERDUE_MAX, self.now + self.patience.ahead)
+        found = self.index.leaf_ready(one.ask, within, self._promised_hosts())
+        return None if found is None else self._promised(max(self.now, found[0]), found[1])
 
     def _promise(self, first: Waiting) -> Promised:
         """The earliest instant at which the first fits by known ends, and hosts that will do, the latest of them."""
-        taken = self._promised_hosts()
-        releases = self.index.releases(first.ask, self.now)
-        if taken:
-            releases = [one for one in releases if one[1] not in taken]
-        if first.ask.nodes > len(releases):
+        taken, long_ago = self._promised_hosts(), self.now - OVERDUE_MAX
+        known = [
+            (end, host)
+            for end, host in self.index.releases(first.ask)
+            if (end == 0 or end > long_ago) and host not in taken
+        ]
+        end = known[first.ask.nodes - 1][0] if 0 < first.ask.nodes <= len(known) else UNKNOWN
+        if end in (0, UNKNOWN):  # it is not hosts that it lacks, or nobody knows
             return Promised(UNKNOWN, frozenset(), frozenset())
-        at = max(self.now, releases[first.ask.nodes - 1][0])
-        fitting = [host for end, host in releases if end <= at]
-        return self._promised(at, fitting[-first.ask.nodes :])
+        at = max(self.now, end)
+        return self._promised(at, [host for end, host in known if end <= at][-first.ask.nodes :])
 
     def _promised_hosts(self) -> frozenset[str]:
         return frozenset[str]().union(*(promise.hosts for promise in self.promises))

@@ -361,7 +361,7 @@ class ClusterReconciler:
         """The seats are taken in the same batch in which the cluster sets out again."""
         try:
             ask = whole_ask(turn.cluster, turn.snapshot.view.instance_type, turn.now)
-            placement = await self._capacity.place(ask)
+            placement = await self._shorts.place(turn.cluster, ask, await self._catalog.current(), turn.now)
         except (OutOfStock, NeverFits) as error:
             words = f"hosts: {error.message}{await self._windows.estimate(turn.cluster, ask.gpus_per_node)}"
             return await self._short(turn, words)

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.contracts.store import Find, Op, Store, Wake
-from muster.core.capacity.placement import LineKey
+from muster.core.capacity.placement import Ask, LineKey, Placement
 from muster.core.capacity.service import Capacity
+from muster.core.capacity.waiting import UNKNOWN, Waiting
+from muster.core.catalog.snapshot import Catalog
+from muster.core.clusters.reseat import whole_ask
 from muster.core.clusters.terms import held_until
 from muster.model.base import Instant
 from muster.model.catalog import InstanceType
@@ -42,6 +45,13 @@ def unseated(cluster: Cluster, nodes: Sequence[Node]) -> int:
     return max(0, cluster.spec.wanted(Share.OWN) - len(seated))
 
 
+def _in_line(cluster: Cluster) -> bool:
+    """Whether it waits for all of its hosts, by no promise."""
+    spec = cluster.spec
+    waits = cluster.phase is Phase.QUEUED and cluster.delete_wished_at is None and not spec.paused
+    return waits and spec.billing is Billing.ON_DEMAND
+
+
 class Shorts:
     def __init__(self, store: Store, capacity: Capacity) -> None:
         self._store = store
@@ -53,6 +63,22 @@ class Shorts:
 
     async def waiting(self, line_id: str) -> list[Cluster]:
         return await self._store.find(Find(Cluster, equals={"short_line": line_id, "gone_at": None}))
+
+    async def place(self, cluster: Cluster, ask: Ask, catalog: Catalog, now: Instant) -> Placement:
+        """Hosts for a whole cluster: what was promised to it at once, else when it is its turn among those who wait
+        for hosts of the same line, longest first."""
+        shape = catalog.instance_types.get(cluster.spec.instance_type)
+        line = self.line_of(cluster, shape)
+        if ask.promised or line is None:
+            return await self._capacity.place(ask)
+        others = [one for one in await self.waiting(line) if _in_line(one) and one.id != cluster.id]
+        queue = sorted([*others, cluster], key=lambda one: (one.created_at, one.number))
+        asks = [whole_ask(one, catalog.instance_types.get(one.spec.instance_type), now) for one in queue]
+        waiting = [
+            Waiting(n, asked, UNKNOWN if asked.ends_at is None else asked.ends_at - now, one.created_at)
+            for n, (one, asked) in enumerate(zip(queue, asks, strict=True))
+        ]
+        return await self._capacity.place_in_turn(queue.index(cluster), waiting, now)
 
     async def freed(self, cluster: Cluster, shape: InstanceType | None, now: Instant) -> list[Op]:
         """Hosts come free: whoever waits for them, and whoever lends them on, looks at once."""
