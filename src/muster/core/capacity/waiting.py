@@ -24,7 +24,7 @@ DEPTH_MAX: Final = 400
 """How many of those behind the first are looked at."""
 PROMISED_MAX: Final = 8
 """How many that found no room are promised hosts: with one alone, the large behind it are overtaken by all."""
-LEAVES_HELD_MAX: Final = 16
+LEAVES_HELD_MAX: Final = 32
 """How many gangs may wait for a leaf at a time; the next start torn."""
 OVERDUE_MAX: Final = HOUR
 """What should have been given back is still about to be, for so long; after that nobody knows."""
@@ -100,6 +100,7 @@ class _Turn:
         self.promises: list[Promised] = []
         self.leaves_held = 0
         self.fits: dict[tuple[int, int], bool] = {}  # by shape, whether it fits at all; forgotten when one starts
+        self.released: dict[int, list[tuple[Instant, str]]] = {}  # by GPUs a node, when hosts come free
         self.hopeless: set[tuple[int, int, int]] = set()  # shape and the promises that stand against it
 
     @property
@@ -143,6 +144,7 @@ class _Turn:
         self.take(one, answer)
         self.started.append(Start(one.key, answer))
         self.fits.clear()
+        self.released.clear()
 
     def _refuse(self, one: Waiting) -> None:
         if len(self.refused) < PROMISED_MAX:
@@ -160,17 +162,25 @@ class _Turn:
 
     def _promise(self, first: Waiting) -> Promised:
         """The earliest instant at which the first fits by known ends, and hosts that will do, the latest of them."""
-        taken, long_ago = self._promised_hosts(), self.now - OVERDUE_MAX
-        known = [
-            (end, host)
-            for end, host in self.index.releases(first.ask)
-            if (end == 0 or end > long_ago) and host not in taken
-        ]
-        end = known[first.ask.nodes - 1][0] if 0 < first.ask.nodes <= len(known) else UNKNOWN
-        if end in (0, UNKNOWN):  # it is not hosts that it lacks, or nobody knows
-            return Promised(UNKNOWN, frozenset(), frozenset())
-        at = max(self.now, end)
-        return self._promised(at, [host for end, host in known if end <= at][-first.ask.nodes :])
+        nodes, taken, long_ago = first.ask.nodes, self._promised_hosts(), self.now - OVERDUE_MAX
+        hosts: list[str] = []
+        at = UNKNOWN
+        for end, host in self._releases(first.ask):
+            if end > at:
+                break
+            if 0 < end <= long_ago or host in taken:
+                continue
+            hosts.append(host)
+            if len(hosts) == nodes:
+                if end == 0:
+                    break  # it is not hosts that it lacks
+                at = max(self.now, end)
+        return self._promised(at, hosts[-nodes:]) if at < UNKNOWN else Promised(at, frozenset(), frozenset())
+
+    def _releases(self, ask: Ask) -> list[tuple[Instant, str]]:
+        if ask.gpus_per_node not in self.released:
+            self.released[ask.gpus_per_node] = self.index.releases(ask)
+        return self.released[ask.gpus_per_node]
 
     def _promised_hosts(self) -> frozenset[str]:
         return frozenset[str]().union(*(promise.hosts for promise in self.promises))
