@@ -1,8 +1,10 @@
-"""The same daemons in the same kind of namespaces, started bare: no server, no records, no limits, no masks.
+"""The same daemons in the same kind of nodes, started bare: no server, no records, nobody to ask.
 
 What `bench/run local` is measured against. Its own way from nothing to `srun` over all nodes: every node is built at
 once by a forked child, all are plugged in one batch, the controller is let go first and the workers when it listens.
-System calls are hostd's wrappers; nothing else of Muster runs. Root only.
+Nodes are as closed as Muster's (limits, masks, capabilities, the filter): isolation is part of what a tenant gets, so
+a reference without it would be quicker for doing less. System calls, groups, masks and confinement are hostd's;
+nothing else of Muster runs. Root only.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from muster.hostd import linux
+from muster.hostd.builder import mask
+from muster.hostd.cgroups import Cgroups, Limits
+from muster.hostd.confine import confine
 from muster.hostd.netlink import Netlink, mac_of, quieten
 
 ID_BASE, IDS = 0x6FF00000, 65536
@@ -27,6 +32,7 @@ NODE = (
     | linux.CLONE_NEWCGROUP | signal.SIGCHLD
 )  # fmt: skip
 DEVICES = (("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0))
+NODE_LIMITS, WHOLE_LIMITS = Limits(pids=1024, memory_bytes=2 << 30), Limits(pids=24_000, memory_bytes=16 << 30)
 CPUS, MEMORY_MIB, GPUS = 32, 512 * 1024, 8
 SPEC = f"CPUs={CPUS} Sockets=1 CoresPerSocket={CPUS} ThreadsPerCore=1 RealMemory={MEMORY_MIB} Gres=gpu:h100:{GPUS}"
 INIT = f"""#!/bin/bash
@@ -97,12 +103,14 @@ class Bare:
         names += [(f"worker-{number}", "worker") for number in range(workers)]
         self.nodes = [Node(name, role, f"10.77.1.{n}" if n else "10.77.0.2") for n, (name, role) in enumerate(names)]
         self.inits: dict[str, int] = {}
+        self._cgroups = Cgroups(self._directory.name)
         self._holder = 0
 
     def start(self) -> float:
         """Seconds until every worker is idle and `srun` over all of them has answered."""
         began = time.perf_counter()
         self._files()
+        self._cgroups.make((), WHOLE_LIMITS)
         self._holder = _holder()
         started = {node: self._build(node) for node in self.nodes}
         for node, its in started.items():
@@ -114,7 +122,7 @@ class Bare:
         for node, its in started.items():
             if node.role != "worker":
                 os.write(its.told, b"g")
-        _in_network(self.inits["login"], _await_controller)
+        _in_network(self.inits["controller"], _await_controller)
         for node, its in started.items():
             if node.role == "worker":
                 os.write(its.told, b"g")
@@ -136,6 +144,8 @@ class Bare:
             while os.path.exists(f"/proc/{pid}") and not _is_zombie(pid):
                 time.sleep(0.002)
         os.waitpid(self._holder, 0)
+        while not self._cgroups.kill() or not self._cgroups.remove():
+            time.sleep(0.002)
         shutil.rmtree(self._directory)
 
     def _files(self) -> None:
@@ -169,6 +179,7 @@ class Bare:
         netlink.close()
 
     def _build(self, node: Node) -> Started:
+        self._cgroups.make((node.name,), NODE_LIMITS, devices=True)
         heard, say = os.pipe()
         listen, told = os.pipe()
         builder = os.fork()
@@ -177,6 +188,8 @@ class Bare:
             os.close(listen)
             return Started(builder, heard, told)
         try:
+            for path in self._cgroups.join_files((node.name,)):
+                Path(path).write_text("0")
             _node(node, self._directory, str(self._rootfs), listen, say)
         except BaseException as error:
             os.write(say, f"error {error}".encode())
@@ -235,6 +248,7 @@ def _in_network(pid: int, work) -> None:  # type: ignore[no-untyped-def]
 
 
 def _await_controller() -> None:
+    """Asked from its own network: a knock from elsewhere before its link is up would be lost, and waited for."""
     while True:
         try:
             socket.create_connection(("10.77.0.2", 6817), 0.5).close()
@@ -246,15 +260,16 @@ def _await_controller() -> None:
 
 def _node(node: Node, directory: Path, rootfs: str, listen: int, say: int) -> None:
     place = directory / node.name
-    for name in ("lower", "rw", "root"):
+    for name in ("lower", "rw", "root", "empty"):
         (place / name).mkdir(parents=True)
     os.setsid()
     linux.unshare(linux.CLONE_NEWNS)
     linux.make_private()
     released, release = os.pipe()
+    heard, acknowledge = os.pipe()
     init = linux.clone(NODE)
     if init == 0:
-        _init(node, released)
+        _init(node, released, acknowledge)
     for name in ("uid_map", "gid_map"):
         Path(f"/proc/{init}/{name}").write_text(f"0 {ID_BASE} {IDS}\n")
     os.write(release, b"m")
@@ -272,6 +287,8 @@ def _node(node: Node, directory: Path, rootfs: str, listen: int, say: int) -> No
         linux.mount("proc", f"{root}/proc", "proc", linux.MS_NOSUID)
         os._exit(0)
     os.waitpid(child, 0)
+    os.read(heard, 1)  # init has written below /proc/sys, which is covered now
+    mask(str(place / "empty"), root)
     os.chdir(root)
     linux.pivot_root_here()
     os.write(say, f"ready {init}".encode())
@@ -316,19 +333,22 @@ def _network(address: str) -> None:
     netlink.close()
 
 
-def _init(node: Node, released: int) -> None:
+def _init(node: Node, released: int, acknowledge: int) -> None:
     try:
         os.read(released, 1)
         os.setgroups([])
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
+        Path("/proc/sys/user/max_user_namespaces").write_text("0")
         linux.sethostname(node.name)
+        os.write(acknowledge, b"k")
         os.read(released, 1)
         os.chdir("/")
         null = os.open("/dev/null", os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(null, number)
         os.closerange(3, 1024)
+        confine()
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         os.execve("/bin/bash", ["init", "/etc/cluster/init"], {"PATH": path, "ROLE": node.role, "NAME": node.name})
     finally:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from muster.contracts.substrate import FabricWish
+from muster.contracts.substrate import FabricWish, Power
 from muster.errors import FencedOff, Never
 from muster.hostd.cgroups import Cgroups, Limits
+from muster.hostd.children import Children
 from muster.hostd.confine import KEPT, filter_program
+from muster.hostd.disks import copy_sparse
 from muster.hostd.fabric import address_of, permits, ruleset
 from muster.hostd.launch import keep_in_sight
 from muster.hostd.netlink import mac_of
 from muster.hostd.processes import Identity, identify
 from muster.hostd.rootfs import DEFAULT_MIRROR, machine_mirror, recipe_digest, rootfs_path
-from muster.hostd.state import FabricRecord, State, checked_key, id_base
+from muster.hostd.shop import Rations, Shop
+from muster.hostd.state import FabricRecord, NodeRecord, State, checked_key, id_base
 from muster.model.access import Rule
+from muster.testing.local import fabric_wish, node_wish
 
 
 def rule(cidr: str = "0.0.0.0/0", low: int = 22, high: int = 22, protocol: str = "tcp", way: str = "inbound") -> Rule:
@@ -214,3 +219,64 @@ def test_a_machine_that_could_not_limit_nodes_is_told_so(tmp_path: Path) -> None
     assert "for pids" in Cgroups("h", tmp_path).lacks()
     (tmp_path / "cgroup.controllers").write_text("cpu io\n")
     assert "for pids and memory" in Cgroups("h", tmp_path).lacks()
+
+
+def shop_in(directory: Path) -> Shop:
+    state = State(directory / "state", "home", directory / "ids")
+    return Shop(state, Cgroups("home", directory), Children(), Rations.of_this_machine(), directory, directory)
+
+
+def put(shop: Shop, name: str, power: Power) -> None:
+    wish = node_wish(name, fabric="c", name=name)
+    shop.put_node(NodeRecord(wish=wish, owner="c", number=0, power=power))
+
+
+def test_of_nodes_coming_up_their_owner_hears_when_the_last_is_there(tmp_path: Path) -> None:
+    async def story() -> None:
+        shop, heard = shop_in(tmp_path), list[str]()
+        shop.listeners.add(heard.append)
+        shop.put_fabric(FabricRecord(wish=fabric_wish("c"), owner="c", slot=0))
+        for power in (Power.STARTING, Power.UP):
+            for name in ("a", "b"):
+                put(shop, name, power)
+        assert heard == [], "its network is still on its way"
+        shop.put_fabric(FabricRecord(wish=fabric_wish("c"), owner="c", slot=0, power=Power.UP))
+        assert heard == ["c"]
+
+    asyncio.run(story())
+
+
+def test_bad_news_does_not_wait_for_the_good(tmp_path: Path) -> None:
+    async def story() -> None:
+        shop, heard = shop_in(tmp_path), list[str]()
+        shop.listeners.add(heard.append)
+        put(shop, "a", Power.STARTING)
+        put(shop, "b", Power.UP)
+        assert heard == []
+        put(shop, "b", Power.DEAD)
+        assert heard == ["c"]
+
+    asyncio.run(story())
+
+
+def test_whoever_waits_for_a_slow_one_hears_of_the_others_meanwhile(tmp_path: Path) -> None:
+    async def story() -> None:
+        shop, heard = shop_in(tmp_path), asyncio.Event()
+        shop.listeners.add(lambda owner: heard.set())
+        put(shop, "slow", Power.STARTING)
+        put(shop, "quick", Power.UP)
+        await asyncio.wait_for(heard.wait(), 10)
+
+    asyncio.run(story())
+
+
+def test_a_copy_is_the_same_and_holds_no_more_than_what_is_there(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    with source.open("wb") as handle:
+        handle.truncate(64 << 20)
+        for at, data in ((0, b"head"), (5 << 20, bytes(1 << 20)), ((64 << 20) - 4, b"tail")):
+            handle.seek(at)
+            handle.write(data)
+    copy_sparse(source, target)
+    assert target.read_bytes() == source.read_bytes()
+    assert target.stat().st_blocks * 512 <= 1 << 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import fcntl
+import gc
 import itertools
 import logging
 import os
@@ -83,13 +84,18 @@ async def _serve(home: Path, roots: tuple[Path, Path], user: str, rations: Ratio
     shop = Shop(state, Cgroups(home_id), children, rations, rootfs, images)
     keeper = Keeper(shop)
     keeper.adopt()
+    shop.homes.prepare()
     uid = pwd.getpwnam(user).pw_uid if user else os.stat(home).st_uid
     greeting = wire.Greeting(home_id=home_id, rootfs=rootfs.name)
     server = Server(keeper, greeting, home / "hostd.sock", uid, leave_when_idle=leave_when_idle)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    # what is here now stays: a collector in a forked child would only copy pages
+    gc.collect()
+    gc.freeze()
     await server.serve(server.bind(), stop)
+    await shop.homes.close()
     _leave(shop.cgroups, root)
     return 0
 

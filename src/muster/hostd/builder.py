@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from muster.hostd import linux
@@ -80,6 +81,7 @@ class Plan(NamedTuple):
     shm_bytes: int
     binds: tuple[Bind, ...]
     cgroup_files: tuple[str, ...]
+    limit: Callable[[], None]  # writes the limits of those groups
 
 
 class Building(NamedTuple):
@@ -126,8 +128,11 @@ def _build(plan: Plan, said: int, go: int) -> None:
     os.chdir("/")
     os.umask(0o022)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for name in ("root", "rw", "lower", "empty"):
+        os.makedirs(f"{plan.directory}/{name}", exist_ok=True)
     linux.unshare(linux.CLONE_NEWNS)
     linux.make_private()
+    plan.limit()
     for path in plan.cgroup_files:
         _write(path, "0")
     release_read, release = os.pipe()
@@ -171,7 +176,7 @@ def _furnish(plan: Plan, init: int, release: int, heard: int) -> None:
     linux.setns(pidns, linux.CLONE_NEWPID)
     quieten()
     _mount_kernel(root, heard)
-    _mask(plan, root)
+    mask(f"{plan.directory}/empty", root)
     os.chdir(root)
     linux.pivot_root_here()
     for tree, bind in sorted(trees, key=lambda pair: pair[1].target):
@@ -232,12 +237,12 @@ def _mount_kernel(root: str, heard: int) -> None:
         raise RuntimeError(f"init: {said.decode()}")
 
 
-def _mask(plan: Plan, root: str) -> None:
+def mask(empty: str, root: str) -> None:
+    """What the kernel tells of the machine is covered. `empty` is a directory to mount an empty one on."""
     linux.bind(f"{root}/proc/sys", f"{root}/proc/sys", _QUIET)
     for path in _MASKED_FILES:
         if os.path.exists(f"{root}/{path}"):
             linux.bind(f"{root}/dev/null", f"{root}/{path}", _QUIET & ~linux.ATTR_NODEV)
-    empty = f"{plan.directory}/empty"
     linux.mount("none", empty, "tmpfs", _QUIET, "size=4k,nr_inodes=1,mode=755")
     for path in _MASKED_DIRECTORIES:
         if os.path.isdir(f"{root}/{path}") and not os.path.islink(f"{root}/{path}"):

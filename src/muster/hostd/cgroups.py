@@ -50,6 +50,10 @@ class Cgroups:
             directory.mkdir(parents=True, exist_ok=True)
             if self._v2:
                 self._delegate(tree, path)
+        self.limit(path, limits, devices=devices)
+
+    def limit(self, path: tuple[str, ...], limits: Limits | None = None, *, devices: bool = False) -> None:
+        """Into groups that are there: whoever is to be limited may do it himself, just before he joins."""
         if limits is not None:
             self._limit(path, limits)
         if devices and "devices" in self._trees:
@@ -105,9 +109,11 @@ class Cgroups:
     def children(self, path: tuple[str, ...] = ()) -> set[str]:
         names: set[str] = set()
         for tree in self._trees.values():
-            directory = tree.joinpath(*path)
-            if directory.is_dir():
-                names.update(entry.name for entry in directory.iterdir() if entry.is_dir())
+            try:
+                with os.scandir(tree.joinpath(*path)) as entries:
+                    names.update(entry.name for entry in entries if entry.is_dir())
+            except FileNotFoundError:
+                continue
         return names
 
     def kill(self, path: tuple[str, ...] = ()) -> bool:

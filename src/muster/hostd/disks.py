@@ -13,6 +13,7 @@ import fcntl
 import os
 import shutil
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ _LOOP_SET_CAPACITY, _LOOP_CONFIGURE, _LOOP_GET_FREE = 0x4C07, 0x4C0A, 0x4C82
 _AUTOCLEAR: Final = 4
 _LOOP_MAJOR: Final = 7
 _XFS_MINIMUM: Final = 300 << 20
+_CHUNK: Final = 64 << 10
 
 
 class Disk:
@@ -77,7 +79,8 @@ class Disk:
     def _mount_as(self, device: str) -> None:
         flags = linux.MS_NOSUID | linux.MS_NODEV
         try:
-            linux.mount(device, str(self.mounted_at), "xfs", flags, "discard")
+            # homes are copies of one blank and share its id, which XFS would take for the same disk twice
+            linux.mount(device, str(self.mounted_at), "xfs", flags, "discard,nouuid")
         except OSError:
             linux.mount(device, str(self.mounted_at), "ext4", flags, "discard")
 
@@ -105,6 +108,30 @@ class Disk:
     def remove(self) -> None:
         self.unmount()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def copy_sparse(source: Path, target: Path) -> None:
+    """The whole length, but only the blocks that hold anything."""
+    with source.open("rb") as reading, target.open("wb") as writing:
+        end = os.fstat(reading.fileno()).st_size
+        writing.truncate(end)
+        for start, stop in _data(reading.fileno(), end):
+            for at in range(start, stop, _CHUNK):
+                held = os.pread(reading.fileno(), min(_CHUNK, stop - at), at)
+                if held.count(0) != len(held):
+                    os.pwrite(writing.fileno(), held, at)
+
+
+def _data(fd: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where the file has blocks at all."""
+    at = 0
+    while at < end:
+        try:
+            start = os.lseek(fd, at, os.SEEK_DATA)
+        except OSError:
+            return  # nothing but a hole up to the end
+        at = os.lseek(fd, start, os.SEEK_HOLE)
+        yield start, at
 
 
 def _used(root: Path) -> bool:

@@ -27,6 +27,7 @@ class Fabrics:
         self._shop = shop
         self._deaths = deaths
         self._workers = Workers(self._drive, self._failed)
+        self._furnished: dict[str, asyncio.Event] = {}
         self._up: dict[str, asyncio.Event] = {}
 
     def ensure(self, wish: FabricWish, owner: str) -> None:
@@ -55,15 +56,17 @@ class Fabrics:
             self._workers.kick(key)
         self._shop.state.sweep_ranges(self._shop.fabrics)
 
-    def number_of(self, key: str, node: str) -> int:
-        """The node's place in the fabric: its address. Kept for the fabric's life, so a reboot keeps it."""
+    def number(self, key: str, nodes: Sequence[str]) -> None:
+        """Each node's place in the fabric: its address. Kept for the fabric's life, so a reboot keeps it."""
         record = self._shop.fabrics[key]
-        if node in record.numbers:
-            return record.numbers[node]
         taken = set(record.numbers.values())
-        number = next(number for number in range(fabric.NODES_MAX) if number not in taken)
-        self._shop.put_fabric(replace(record, numbers={**record.numbers, node: number}))
-        return number
+        free = (number for number in range(fabric.NODES_MAX) if number not in taken)
+        new = {node: next(free) for node in nodes if node not in record.numbers}
+        if new:
+            self._shop.put_fabric(replace(record, numbers={**record.numbers, **new}))
+
+    def number_of(self, key: str, node: str) -> int:
+        return self._shop.fabrics[key].numbers[node]
 
     def node_left(self, key: str, node: str) -> None:
         record = self._shop.fabrics.get(key)
@@ -73,9 +76,16 @@ class Fabrics:
         self._shop.put_fabric(replace(record, numbers=numbers))
         self._workers.kick(key)
 
+    async def furnished(self, key: str) -> FabricRecord:
+        """The fabric once its directories and home are there: enough to build a node on."""
+        return await self._reached(self._furnished, key)
+
     async def ready(self, key: str) -> FabricRecord:
         """The fabric once it is up; its nodes wait for it rather than fail."""
-        await asyncio.wait_for(self._up.setdefault(key, asyncio.Event()).wait(), 30)
+        return await self._reached(self._up, key)
+
+    async def _reached(self, marks: dict[str, asyncio.Event], key: str) -> FabricRecord:
+        await asyncio.wait_for(marks.setdefault(key, asyncio.Event()).wait(), 30)
         return self._shop.fabrics[key]
 
     def binds(self, record: FabricRecord, mounted: Sequence[str]) -> list[Bind]:
@@ -110,9 +120,8 @@ class Fabrics:
             await self._start(record)
         elif record.power is Power.UP and self._up.get(key) and self._up[key].is_set():
             await self._apply_rules(record)
+        await self._furnish(key)
         record = self._shop.fabrics[key]
-        self._prepare_directories(record)
-        self._home(key).mount()
         assert record.holder is not None
         self._deaths.watch(record.holder, lambda: self._holder_ended(key))
         self._up.setdefault(key, asyncio.Event()).set()
@@ -123,9 +132,11 @@ class Fabrics:
     def _home(self, key: str) -> Disk:
         return Disk(self._shop.state.directory("fabric", key) / "home")
 
-    def _prepare_directories(self, record: FabricRecord) -> None:
-        cluster = self._shop.state.directory("fabric", record.wish.key) / "cluster"
-        cluster.mkdir(mode=0o755, exist_ok=True)
+    async def _furnish(self, key: str) -> None:
+        """The shared home, and the directory of the cluster's files."""
+        (self._shop.state.directory("fabric", key) / "cluster").mkdir(mode=0o755, exist_ok=True)
+        await self._shop.homes.furnish(self._home(key).directory)
+        self._furnished.setdefault(key, asyncio.Event()).set()
 
     async def _start(self, record: FabricRecord) -> None:
         key = record.wish.key
@@ -133,14 +144,13 @@ class Fabrics:
         shop.cgroups.make((), shop.rations.whole)
         shop.cgroups.make((key,))
         shop.cgroups.make((key, "fabric"))
-        making_home = asyncio.create_task(self._home(key).make(shop.rations.home_bytes, shop.children))
         marker = f"{shop.state.home_id}/{key}"
         pid, said = fabric.start_holder(shop.cgroups.join_files((key, "fabric")), record.wish.rules, marker)
         try:
+            await self._furnish(key)
             answer = await read_line(said, seconds=20)
         finally:
             os.close(said)
-        await making_home
         who = identify(pid)
         if answer != b"ok" or who is None:
             raise TryLater(f"fabric: {answer.decode(errors='replace')}")
@@ -176,6 +186,7 @@ class Fabrics:
         if any(node.wish.fabric == key for node in self._shop.nodes.values()):
             return  # the last node to leave kicks us
         self._up.pop(key, None)
+        self._furnished.pop(key, None)
         if record.holder is not None:
             record.holder.kill()
         await vacate(self._shop, (key,))
@@ -183,7 +194,7 @@ class Fabrics:
         self._shop.state.free_range(record.slot, key)
         del self._shop.fabrics[key]
         self._shop.state.forget("fabric", key)
-        self._shop.announce(record.owner)
+        self._shop.tell(record.owner)
 
     def _failed(self, key: str, because: str) -> None:
         record = self._shop.fabrics.get(key)

@@ -53,16 +53,15 @@ class Keeper:
             self._fabrics.ensure(fabric_wish, asked.fence.owner)
         for volume_wish in asked.volumes:
             self._volumes.ensure(volume_wish, asked.fence.owner)
-        for node_wish in asked.nodes:
-            self._nodes.ensure(node_wish, asked.fence.owner)
+        self._nodes.ensure(asked.nodes, asked.fence.owner)
 
     def observe(self, keys: Sequence[str]) -> dict[str, Seen]:
-        seen = {}
-        for key in keys:
-            found = self._see(key)
-            if found is not None:
-                seen[key] = found
-        return seen
+        found = {key: self._see(key) for key in keys}
+        if not all(found.values()):
+            unknown = Seen(Power.UNKNOWN, "runs without a record of ours")
+            strays = {stray.key for stray in self._strays()}
+            found |= {key: unknown for key, seen in found.items() if seen is None and key in strays}
+        return {key: seen for key, seen in found.items() if seen is not None}
 
     def _see(self, key: str) -> Seen | None:
         if key in self._shop.nodes:
@@ -75,8 +74,6 @@ class Keeper:
         if key in self._shop.fabrics:
             record = self._shop.fabrics[key]
             return Seen(record.power, record.because)
-        if any(key == stray.key for stray in self._strays()):
-            return Seen(Power.UNKNOWN, "runs without a record of ours")
         return None
 
     def ensure_absent(self, keys: Sequence[str], fence: Fence) -> None:

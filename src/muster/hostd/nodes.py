@@ -31,10 +31,27 @@ class Nodes:
         self._volumes = volumes
         self._workers = Workers(self._drive, self._failed)
 
-    def ensure(self, wish: NodeWish, owner: str) -> None:
-        known = self._shop.nodes.get(checked_key(wish.key))
+    def ensure(self, wishes: Sequence[NodeWish], owner: str) -> None:
+        """All their places are taken at one stroke: a fabric's record is one file."""
+        new = [wish for wish in wishes if checked_key(wish.key) not in self._shop.nodes]
+        for wish in new:
+            self._check(wish)
+        for key in {wish.fabric for wish in new}:
+            self._fabrics.number(key, [wish.key for wish in new if wish.fabric == key])
+        for wish in wishes:
+            self._ensure(wish, owner)
+
+    def _check(self, wish: NodeWish) -> None:
+        """What cannot be had is refused before anything is written."""
+        if wish.fabric not in self._shop.fabrics:
+            raise TryLater(f"fabric {wish.fabric} is not there yet")
+        self._shop.rootfs_of(wish.rootfs)
+
+    def _ensure(self, wish: NodeWish, owner: str) -> None:
+        known = self._shop.nodes.get(wish.key)
         if known is None:
-            self._accept(wish, owner)
+            number = self._fabrics.number_of(wish.fabric, wish.key)
+            self._shop.put_node(NodeRecord(wish=wish, owner=owner, number=number))
         elif known.owner != owner:
             raise Never(f"node {wish.key} belongs to another owner")
         elif known.power is Power.STOPPING:
@@ -46,13 +63,6 @@ class Nodes:
         else:
             self._change(known, wish)
         self._workers.kick(wish.key)
-
-    def _accept(self, wish: NodeWish, owner: str) -> None:
-        if wish.fabric not in self._shop.fabrics:
-            raise TryLater(f"fabric {wish.fabric} is not there yet")
-        self._shop.rootfs_of(wish.rootfs)  # or it is refused before anything is written
-        number = self._fabrics.number_of(wish.fabric, wish.key)
-        self._shop.put_node(NodeRecord(wish=wish, owner=owner, number=number))
 
     def _change(self, known: NodeRecord, wish: NodeWish) -> None:
         same = replace(known.wish, mounts=wish.mounts, shm_gib=wish.shm_gib, generation=wish.generation)
@@ -106,19 +116,21 @@ class Nodes:
         await vacate(self._shop, self.group(record))
 
     async def _boot(self, key: str) -> None:
+        """Built while its fabric still comes up, plugged in when that is there.
+
+        That it boots is on record before; its init only once it is up. Whoever finds the record without it ends what
+        the groups hold and boots again.
+        """
         shop = self._shop
         record = shop.nodes[key]
         wish = record.wish
-        home = await self._fabrics.ready(wish.fabric)
-        assert home.holder is not None
+        home = await self._fabrics.furnished(wish.fabric)
         plan = self._plan(record, id_base(home.slot), self._fabrics.binds(home, [m.path for m in wish.mounts]))
-        shop.cgroups.make(self.group(record), self._limits(wish), devices=True)
+        shop.cgroups.make(self.group(record))
         building = start_building(plan)
         ended = shop.children.expect(building.pid)
         try:
-            init = await self._plug(building, home.holder.pid, record)
-            begun = replace(shop.nodes[key], init=init, generation=wish.generation)
-            shop.put_node(replace(begun, mounts=wish.mounts, shm_gib=wish.shm_gib))
+            init = await self._plug(building, record)
             os.write(building.go, b"g")
             said = await read_line(building.said, seconds=_BOOT_SECONDS)
             if said != b"up":
@@ -127,25 +139,34 @@ class Nodes:
             os.close(building.said)
             os.close(building.go)
         await ended
-        current = shop.nodes[key]
-        if current.power is Power.STARTING and current.wish.generation == wish.generation:
-            shop.put_node(replace(current, power=Power.UP, because=""))
+        self._booted(wish, init)
 
-    async def _plug(self, building: Building, holder: int, record: NodeRecord) -> Identity:
+    async def _plug(self, building: Building, record: NodeRecord) -> Identity:
         said = await read_line(building.said, seconds=_BOOT_SECONDS)
         if not said.startswith(b"ready "):
             raise TryLater(f"boot: {said.decode(errors='replace')}")
         init = identify(int(said.split()[1]))
         if init is None:
             raise TryLater("boot: init ended at once")
-        fabric.plug(holder, record.number, init.pid)
+        home = await self._fabrics.ready(record.wish.fabric)
+        assert home.holder is not None
+        fabric.plug(home.holder.pid, record.number, init.pid)
         return init
+
+    def _booted(self, wish: NodeWish, init: Identity) -> None:
+        """It may have been unwished, or wished anew, meanwhile."""
+        current = self._shop.nodes[wish.key]
+        begun = replace(
+            current, init=init, generation=wish.generation, mounts=wish.mounts, shm_gib=wish.shm_gib, because=""
+        )
+        if current.power is Power.STARTING and current.wish.generation == wish.generation:
+            begun = replace(begun, power=Power.UP)
+        self._shop.put_node(begun)
 
     def _plan(self, record: NodeRecord, base: int, binds: Sequence[Bind]) -> Plan:
         wish, rations = record.wish, self._shop.rations
         directory = self._shop.state.directory("node", wish.key)
-        for name in ("root", "rw", "lower", "empty"):
-            (directory / name).mkdir(exist_ok=True)
+        group, limits = self.group(record), self._limits(wish)
         mounts = [Bind(self._volumes.source(m.volume_id), m.path, m.read_only) for m in wish.mounts]
         return Plan(
             name=wish.name,
@@ -158,7 +179,8 @@ class Nodes:
             tmp_bytes=rations.tmp_bytes,
             shm_bytes=_shm_bytes(wish),
             binds=(*binds, *mounts),
-            cgroup_files=tuple(self._shop.cgroups.join_files(self.group(record))),
+            cgroup_files=tuple(self._shop.cgroups.join_files(group)),
+            limit=lambda: self._shop.cgroups.limit(group, limits, devices=True),
         )
 
     def _limits(self, wish: NodeWish) -> Limits:
@@ -213,7 +235,7 @@ class Nodes:
         self._shop.state.forget("node", key)
         self._fabrics.node_left(record.wish.fabric, key)
         self._volumes.node_left()
-        self._shop.announce(record.owner)
+        self._shop.tell(record.owner)
 
     def _failed(self, key: str, because: str) -> None:
         record = self._shop.nodes.get(key)

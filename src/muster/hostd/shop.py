@@ -2,22 +2,25 @@
 
 Leans on state, cgroups, children. Laws: for one key there is at most one worker; a worker is level-triggered: it
 looks at the record and does the next thing until record and world agree, so being asked twice, or restarted, is
-harmless; every change of a record is announced to its owner.
+harmless; every change of what is seen of a thing is announced to its owner.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
+from muster.contracts.substrate import Power
 from muster.errors import DriverError, Never
 from muster.hostd.cgroups import Cgroups, Limits
 from muster.hostd.children import Children
+from muster.hostd.homes import Homes
 from muster.hostd.processes import Identity
 from muster.hostd.state import FabricRecord, NodeRecord, State, VolumeRecord
 
@@ -25,6 +28,9 @@ log = logging.getLogger("muster.hostd")
 
 MIB = 1 << 20
 GIB = 1 << 30
+_SO_FAR_SECONDS: Final = 0.25
+"""How long an owner waits for word of some while others still come up."""
+Record: TypeAlias = FabricRecord | NodeRecord | VolumeRecord
 _IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -65,6 +71,8 @@ class Shop:
         self.nodes: dict[str, NodeRecord] = {}
         self.volumes: dict[str, VolumeRecord] = {}
         self.listeners: set[Callable[[str], None]] = set()
+        self._told_soon: dict[str, asyncio.TimerHandle] = {}
+        self.homes = Homes(state.root, rations.home_bytes, children)
         self._users: dict[Path, dict[str, tuple[int, int]]] = {}
 
     def rootfs_of(self, name: str) -> Path:
@@ -88,23 +96,45 @@ class Shop:
         return self._users[rootfs]
 
     def announce(self, owner: str) -> None:
+        pending = self._told_soon.pop(owner, None)
+        if pending is not None:
+            pending.cancel()
         for listener in list(self.listeners):
             listener(owner)
 
     def put_fabric(self, record: FabricRecord) -> FabricRecord:
+        before = self.fabrics.get(record.wish.key)
         self.fabrics[record.wish.key] = self.state.save("fabric", record)
-        self.announce(record.owner)
+        self._tell(before, record)
         return record
 
     def put_node(self, record: NodeRecord) -> NodeRecord:
+        before = self.nodes.get(record.wish.key)
         self.nodes[record.wish.key] = self.state.save("node", record)
-        self.announce(record.owner)
+        self._tell(before, record)
         return record
 
     def put_volume(self, record: VolumeRecord) -> VolumeRecord:
         self.volumes[record.wish.key] = self.state.save("volume", record)
-        self.announce(record.owner)
+        self.tell(record.owner)  # its size may have changed
         return record
+
+    def _tell(self, before: Record | None, now: Record) -> None:
+        """Of what can be seen from outside."""
+        if before is None or (before.power, before.because) != (now.power, now.because):
+            self.tell(now.owner, at_once=now.power in (Power.DEAD, Power.FAILED))
+
+    def tell(self, owner: str, *, at_once: bool = False) -> None:
+        """Of things on their way up or down one word, when the owner's last is there: he can do nothing sooner."""
+        if at_once or not self._under_way(owner):
+            self.announce(owner)
+        elif owner not in self._told_soon:
+            loop = asyncio.get_running_loop()
+            self._told_soon[owner] = loop.call_later(_SO_FAR_SECONDS, self.announce, owner)
+
+    def _under_way(self, owner: str) -> bool:
+        things: Iterable[Record] = itertools.chain(self.nodes.values(), self.fabrics.values(), self.volumes.values())
+        return any(each.owner == owner and each.power in (Power.STARTING, Power.STOPPING) for each in things)
 
 
 def _read_users(rootfs: Path) -> dict[str, tuple[int, int]]:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from muster.hostd.builder import GATEWAY_MAC
+from muster.hostd.homes import SPARE
 from muster.hostd.processes import start_time
 from muster.hostd.state import FabricRecord
 
@@ -136,7 +137,8 @@ def _loops(home: Home) -> Iterator[Trace]:
         mark = next((mark for mark in home.marks if file.startswith(f"{mark}/")), None)
         if mark is not None:
             kind, key, *_ = (*file.removeprefix(f"{mark}/").split("/"), "")
-            yield Trace(f"loop device {backing.parts[3]} of {file}", (kind.removesuffix("s"), key))
+            needs = ("hostd", "") if kind == SPARE else (kind.removesuffix("s"), key)
+            yield Trace(f"loop device {backing.parts[3]} of {file}", needs)
 
 
 def _links(home: Home) -> Iterator[Trace]:

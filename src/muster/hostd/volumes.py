@@ -83,7 +83,7 @@ class Volumes:
         self.disk(key).remove()
         del self._shop.volumes[key]
         self._shop.state.forget("volume", key)
-        self._shop.announce(record.owner)
+        self._shop.tell(record.owner)
 
     def _failed(self, key: str, because: str) -> None:
         record = self._shop.volumes.get(key)
