@@ -1,7 +1,8 @@
 """Work that outlasts a call: begun by one, followed by later ones.
 
 Laws: per owner one piece of work at a time; the same key is the same work; a result is told once, then the next call
-begins anew (unless it is to be kept, until other work is asked for); a failure is always told once only.
+begins anew (unless it is to be kept, until other work is asked for); a failure is always told once only; whoever left
+without a result is called when there is one.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ _PATIENCE_SECONDS: Final = 0.03
 
 
 class Background(Generic[T]):
-    def __init__(self) -> None:
+    def __init__(self, ended: Callable[[str], None]) -> None:
+        """`ended(owner)`: work that a call left under way is done, one way or the other."""
+        self._ended = ended
         self._work: dict[str, tuple[str, asyncio.Task[T]]] = {}
+        self._left: set[asyncio.Task[T]] = set()
 
     def __contains__(self, owner: str) -> bool:
         return owner in self._work
@@ -36,10 +40,17 @@ class Background(Generic[T]):
         task = known[1]
         await asyncio.wait([task], timeout=_PATIENCE_SECONDS)
         if not task.done():
+            self._leave(owner, task)
             return None
         if not keep or task.cancelled() or task.exception() is not None:
             self._work.pop(owner, None)
         return task.result()
+
+    def _leave(self, owner: str, task: asyncio.Task[T]) -> None:
+        if task not in self._left:
+            self._left.add(task)
+            task.add_done_callback(self._left.discard)
+            task.add_done_callback(lambda done: None if done.cancelled() else self._ended(owner))
 
     async def close(self) -> None:
         tasks = [task for _, task in self._work.values()]

@@ -18,7 +18,7 @@ from muster.orchestrators.slurm import roster
 from muster.orchestrators.slurm.render import controller_of, node_spec, roles_of, workers_of
 from muster.orchestrators.slurm.scripts import REFUSED
 
-START_SECONDS: Final = 40.0
+START_SECONDS: Final = 40
 JOIN_SECONDS: Final = 20
 
 
@@ -36,16 +36,34 @@ class Campaign:
         if head is None:
             raise TryLater("no node is up yet")
         await self._prepare(head)
-        await asyncio.gather(*(self._start(member, head) for member in self._in_order(head)))
-        if head.node_id in self._failed:
-            raise TryLater(f"the controller: {self._failed[head.node_id]}")
-        states = await self._joined(head)
+        states = await self._started(head)
         await forget(self._hands, head, sorted(set(states) - {member.name for member in workers_of(self._target)}))
         return self._progress(states)
 
-    def _in_order(self, head: Member) -> list[Member]:
-        """The controller first: everybody waits for it."""
-        return [head, *(member for member in self._target.members if member != head)]
+    async def _started(self, head: Member) -> dict[str, str]:
+        """All at once, the controller a step ahead: everybody waits for it."""
+        others = asyncio.gather(*(self._start(member, head) for member in self._target.members if member != head))
+        try:
+            await self._start(head, head)
+            if head.node_id in self._failed:
+                raise TryLater(f"the controller: {self._failed[head.node_id]}")
+            return await self._join(head, others)
+        finally:
+            others.cancel()
+
+    async def _join(self, head: Member, others: asyncio.Future[list[None]]) -> dict[str, str]:
+        """slurmctld is asked while the others still start: who failed to is not waited for."""
+        joining = asyncio.ensure_future(self._joined(head, START_SECONDS + JOIN_SECONDS))
+        joining.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            await others
+            if self._failed:
+                return await self._joined(head, JOIN_SECONDS)
+            return await asyncio.wait_for(joining, JOIN_SECONDS)
+        except TimeoutError:
+            return await self._joined(head, 0)
+        finally:
+            joining.cancel()
 
     async def _prepare(self, head: Member) -> None:
         """In a cluster that already runs: nodes about to be started anew are down before they come back."""
@@ -75,10 +93,11 @@ class Campaign:
         elif ran.out.strip():
             self._told.append(ran.out.strip())
 
-    async def _joined(self, head: Member) -> dict[str, str]:
+    async def _joined(self, head: Member, seconds: int) -> dict[str, str]:
+        """What slurmctld says of its nodes once all are there, or after so many seconds."""
         names = [worker.name for worker in workers_of(self._target) if worker.node_id not in self._failed]
-        argv = ["/bin/bash", "/etc/cluster/bin/joined", str(JOIN_SECONDS), *names]
-        ran = await self._hands.run(head.node_id, argv, seconds=JOIN_SECONDS + 10)
+        argv = ["/bin/bash", "/etc/cluster/bin/joined", str(seconds), *names]
+        ran = await self._hands.run(head.node_id, argv, seconds=seconds + 10)
         return roster.parse(ran.out)
 
     def _progress(self, states: dict[str, str]) -> Progress:

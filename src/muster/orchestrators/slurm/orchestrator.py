@@ -17,6 +17,7 @@ from muster.contracts.hands import File, Hands, Knock
 from muster.contracts.orchestrator import Feature, Member, Progress, Queue, Rendered, Standing, Target, Tested
 from muster.contracts.substrate import Fence
 from muster.errors import DriverError, TryLater
+from muster.model.base import Instant
 from muster.model.clusters import AccessFacts, CheckResult, ClusterType
 from muster.orchestrators.slurm import queue as queues
 from muster.orchestrators.slurm import roster
@@ -30,6 +31,7 @@ from muster.orchestrators.slurm.requeue import hasten_requeued
 from muster.orchestrators.slurm.trial import try_conf
 
 LOOK_AGAIN_MS: Final = 40
+LOOK_AGAIN_CALLED_MS: Final = 1000
 _FEATURES: Final = frozenset(
     {
         *(Feature.PAUSE, Feature.RESIZE, Feature.AUTOSCALE, Feature.SECURITY_GROUPS),
@@ -47,8 +49,9 @@ class SlurmOrchestrator:
         self._hands = hands
         self._clock = clock
         self._secret = secret
-        self._campaigns: Background[Progress] = Background()
-        self._exams: Background[list[CheckResult]] = Background()
+        self._wake: Callable[[str], None] | None = None
+        self._campaigns: Background[Progress] = Background(self._ended)
+        self._exams: Background[list[CheckResult]] = Background(self._ended)
         self._probes = Probes(hands, clock)
         self._errands: dict[str, asyncio.Task[None]] = {}
         self._converged: dict[str, str] = {}
@@ -59,7 +62,8 @@ class SlurmOrchestrator:
         return _FEATURES if type is ClusterType.SLURM else None
 
     def watch(self, wake: Callable[[str], None]) -> None:
-        """Call `wake(cluster_id)` when a daemon of a cluster stops or starts answering."""
+        """Call `wake(cluster_id)` when a daemon of a cluster stops or starts answering, and when work is done."""
+        self._wake = wake
         self._probes.start(wake)
 
     async def images(self, type: ClusterType) -> frozenset[str] | None:
@@ -67,6 +71,14 @@ class SlurmOrchestrator:
             return frozenset(await self._hands.images())
         except DriverError:
             return None  # whoever makes the nodes will tell
+
+    def _ended(self, cluster_id: str) -> None:
+        if self._wake is not None:
+            self._wake(cluster_id)
+
+    def _look_again_at(self) -> Instant:
+        """Who is called need not ask."""
+        return self._clock.now() + (LOOK_AGAIN_MS if self._wake is None else LOOK_AGAIN_CALLED_MS)
 
     def render(self, target: Target) -> Rendered:
         files = files_of(target, self._secret)
@@ -90,7 +102,7 @@ class SlurmOrchestrator:
             raise
         if done is None:
             because = self._troubles.get(target.cluster_id) or f"{len(target.members)} nodes are joining"
-            return Progress(False, because, look_again_at=self._clock.now() + LOOK_AGAIN_MS)
+            return Progress(False, because, look_again_at=self._look_again_at())
         self._troubles.pop(target.cluster_id, None)
         self._converged[target.cluster_id] = key
         return done
@@ -173,7 +185,7 @@ class SlurmOrchestrator:
             target.cluster_id, f"{run}/{target.spec.acceptance}", lambda: examine(self._hands, target, run), keep=True
         )
         if results is None:
-            return Tested(False, "acceptance tests are running", (), self._clock.now() + LOOK_AGAIN_MS)
+            return Tested(False, "acceptance tests are running", (), self._look_again_at())
         failed = sum(not result.passed for result in results)
         return Tested(True, f"{len(results) - failed} of {len(results)} tests passed", tuple(results))
 

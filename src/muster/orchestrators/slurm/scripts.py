@@ -32,10 +32,16 @@ runs() { # runs PIDFILE COMMAND
   local pid
   [[ -r $1 ]] && pid=$(<"$1") && [[ -r /proc/$pid/comm ]] && [[ $(<"/proc/$pid/comm") == "$2" ]]
 }
+mapfile -t hosts < $C/hosts
+# whoever starts beside many others asks less often: the controller wants the processors
+printf -v pause '0.%03d' $((${#hosts[@]} < 200 ? 8 + ${#hosts[@]} : 200))
 knocked() { { exec 7<>"/dev/tcp/$1/$2"; } 2>/dev/null && exec 7>&-; }
 await() { # await HOST PORT
-  for ((i = 0; i < 600; i++)); do knocked "$1" "$2" && return; nap 0.03; done
-  fail "$1 does not listen on port $2"
+  local end=$((SECONDS + 20))
+  until knocked "$1" "$2"; do
+    (( SECONDS < end )) || fail "$1 does not listen on port $2"
+    nap "$pause"
+  done
 }
 log() { echo "/var/log/slurm/$1.log"; }
 
@@ -44,7 +50,6 @@ if [[ ! -d /run/slurm ]]; then
   install -d -o slurm -g slurm /run/slurm /var/spool/slurmctld /var/log/slurm
   mkdir -p /run/sshd /var/spool/slurmd
 fi
-[[ -d /home/ubuntu ]] || { cp -rT /etc/skel /home/ubuntu && chown -R ubuntu:ubuntu /home/ubuntu; }
 
 runs /run/munge/munged.pid munged ||
   setpriv --reuid=munge --regid=munge --clear-groups munged --force --key-file=$C/munge.key 8>&- 9>&- ||
@@ -71,7 +76,7 @@ if [[ $roles == *" controller "* ]]; then
   digest=$(<$C/slurm.digest)
   [[ ! -e $C/slurm/slurmdbd.conf ]] || accounting
   # where accounting goes is read at the start only
-  storage=$(grep ^AccountingStorageType= $C/slurm/slurm.conf)
+  storage=$(<$C/slurm/slurm.conf); storage=${storage#*AccountingStorageType=}; storage=${storage%%$'\n'*}
   before=$storage; [[ -r /run/slurm-storage ]] && before=$(</run/slurm-storage)
   end_controller() { # its state is kept, and jobs run on
     scontrol shutdown slurmctld
@@ -93,6 +98,12 @@ if [[ $roles == *" controller "* ]]; then
   echo "$digest" > /run/slurm-digest
 fi
 
+if [[ $roles == *" login "* && ! -d /home/ubuntu ]]; then # shared: one node makes it for all
+  cp -rT /etc/skel /home/ubuntu && chown -R ubuntu:ubuntu /home/ubuntu
+fi
+runs /run/sshd.pid sshd || /usr/sbin/sshd -f $C/ssh/sshd_config 8>&- 9>&- || fail "sshd did not start"
+
+# last, because it waits for the controller
 if [[ $roles == *" worker "* ]]; then
   if ! runs /run/slurm/slurmd.pid slurmd; then
     await "$controller" 6817
@@ -100,8 +111,6 @@ if [[ $roles == *" worker "* ]]; then
       fail "slurmd did not start: $(tail -n 3 "$(log slurmd)" 2>/dev/null)"
   fi
 fi
-
-runs /run/sshd.pid sshd || /usr/sbin/sshd -f $C/ssh/sshd_config 8>&- 9>&- || fail "sshd did not start"
 
 # the tenant's own, once per content; a failure is told and does not stop the node
 once() { # once NAME
@@ -122,8 +131,9 @@ JOINED: Final = r"""#!/bin/bash
 # joined SECONDS NODE... : wait until slurmctld counts these nodes as present; print all it knows and their states.
 end=$((SECONDS + $1)); shift
 exec 9<> <(:)
+printf -v pause '0.%03d' $(($# < 150 ? 25 + 5 * $# : 775)) # while many start, asking takes from them
 while :; do
-  known=$(sinfo -h -N -o '%N %T' 2>&1 | sort -u)
+  known=$(sinfo -h -N -o '%N %T' 2>&1)
   missing=0
   for node; do
     case $'\n'"$known"$'\n' in
@@ -133,7 +143,7 @@ while :; do
     esac
   done
   (( missing && SECONDS < end )) || break
-  read -rt 0.05 -u 9
+  read -rt "$pause" -u 9
 done
 echo "$known"
 """
