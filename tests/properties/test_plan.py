@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -103,17 +105,24 @@ def situations(draw: st.DrawFn) -> tuple[Snapshot, Sight]:
     return Snapshot(ClusterView(cluster, members, instance_type=shape), (), []), Sight(seen, standing)
 
 
+def _legal(phase: Phase, step: deeds.Move) -> bool:
+    """Every phase on the way, and the last, follows from the one before."""
+    way = [phase, *(move.phase for move in step.via), step.phase]
+    return all(after in CLUSTER_MOVES[before] for before, after in pairwise(way))
+
+
 @settings(max_examples=600, deadline=None)
 @given(situations())
 def test_the_plan_names_one_legal_step(situation: tuple[Snapshot, Sight]) -> None:
     snapshot, sight = situation
     step = plan(snapshot, sight, NOW)
     match step:
-        case deeds.Move(phase=phase):
-            assert phase in CLUSTER_MOVES[snapshot.cluster.phase]
-        case deeds.Note(moves=moves):
+        case deeds.Move():
+            assert _legal(snapshot.cluster.phase, step)
+        case deeds.Note(moves=moves, onward=onward):
             assert moves
             assert all(move.phase in NODE_MOVES[move.node.phase] for move in moves)
+            assert onward is None or _legal(snapshot.cluster.phase, onward)
         case deeds.Free(nodes=freed):
             assert freed
             assert all(node.phase is NodePhase.LEAVING and node.id not in sight.seen for node in freed)

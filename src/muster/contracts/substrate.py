@@ -6,6 +6,7 @@
 | the caller chooses the key; the same key twice is one thing | yes |
 | a changed wish under the same key is applied in place (mounts, rules, size) or raises `Never` | yes |
 | a raised `NodeWish.generation` powers the node off and boots it anew | yes |
+| a node may be asked for together with its fabric, and comes up when that has | yes |
 | no call waits: it starts the work and returns; `observe` tells how far it is | yes |
 | absent of the unknown is success; a thing is absent only when `observe` says so (no entry) | yes |
 | `owned()` is complete: what is not in it does not exist, so orphans can be found | yes |

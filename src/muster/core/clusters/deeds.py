@@ -32,22 +32,26 @@ class NodeMove:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The cluster enters a phase."""
+    """The cluster enters a phase; on the way it passes others whose work is seen to be done already."""
 
     phase: Phase
     because: str
+    via: tuple[Move, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Nodes changed; write it down."""
+    """Nodes changed; write it down, and how far on that brings the cluster."""
 
     moves: tuple[NodeMove, ...]
+    onward: Move | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EnsureFabric:
-    pass
+    """Its network, and these nodes, which may boot meanwhile."""
+
+    nodes: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

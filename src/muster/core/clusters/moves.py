@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec.structs
 
 from muster.core.clusters.boots import booted
 from muster.core.clusters.conditions import with_status
-from muster.core.clusters.deeds import NodeMove
+from muster.core.clusters.deeds import Move, NodeMove
 from muster.model.base import Instant
 from muster.model.clusters import Cluster, Node, Repair
 from muster.model.events import Event
@@ -43,6 +45,15 @@ def _mended(node: Node, before: NodePhase) -> Node:
     if node.phase is NodePhase.RUNNING and node.mending.wish is not Repair.NONE:
         return msgspec.structs.replace(node, mending=msgspec.structs.replace(node.mending, wish=Repair.NONE))
     return node
+
+
+def passing(cluster: Cluster, moves: Sequence[Move], now: Instant) -> tuple[Cluster, list[Event]]:
+    """Phase after phase, each with its event, for one batch: one version further however many they are."""
+    version, events = cluster.version + 1, []
+    for move in moves:
+        cluster = cluster.advance(move.phase, because=move.because, at=now)
+        events.append(moved_event(cluster, now))
+    return msgspec.structs.replace(cluster, version=version), events
 
 
 def moved_event(cluster: Cluster, now: Instant) -> Event:

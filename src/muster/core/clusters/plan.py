@@ -11,6 +11,7 @@ goes only when its node is no longer seen. Unknown is never read as gone. Drain 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from muster.contracts.orchestrator import Standing
 from muster.contracts.substrate import Power, Seen
@@ -36,6 +37,7 @@ from muster.core.clusters.deeds import (
     TakeSeats,
     WaitFor,
 )
+from muster.core.clusters.moves import moved
 from muster.core.clusters.reclaim import lent, reclaim
 from muster.core.clusters.shorts import unseated
 from muster.core.clusters.snapshot import Snapshot
@@ -68,7 +70,7 @@ def plan(snapshot: Snapshot, sight: Sight, now: Instant, scaling: Scaling = Scal
         return Move(Phase.PAUSED, "its owner paused it")
     news = _news(snapshot, sight, now)
     if news:
-        return Note(news)
+        return _noted(news, snapshot, sight, now)
     if cluster.phase in PROVISIONING:
         return _provision(snapshot, sight, now)
     if cluster.phase in SERVING:
@@ -83,6 +85,14 @@ def plan(snapshot: Snapshot, sight: Sight, now: Instant, scaling: Scaling = Scal
 def _news(snapshot: Snapshot, sight: Sight, now: Instant) -> tuple[NodeMove, ...]:
     moves = (_node_news(node, sight.seen.get(node.id), now) for node in snapshot.nodes)
     return tuple(move for move in moves if move is not None)
+
+
+def _noted(news: tuple[NodeMove, ...], snapshot: Snapshot, sight: Sight, now: Instant) -> Note:
+    """On the way up, the same look that brings the news may end a phase."""
+    if snapshot.cluster.phase not in PROVISIONING:
+        return Note(news)
+    onward = _provision(snapshot.with_nodes([moved(move, now) for move in news]), sight, now)
+    return Note(news, onward if isinstance(onward, Move) and onward.phase in PROVISIONING else None)
 
 
 def _node_news(node: Node, seen: Seen | None, now: Instant) -> NodeMove | None:
@@ -115,13 +125,20 @@ def _boot_news(node: Node, seen: Seen, now: Instant) -> NodeMove | None:
 
 
 def _provision(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
-    return _PROVISION[snapshot.cluster.phase](snapshot, sight, now)
+    """The step of this phase; where that is to go on, as far on as the same look allows."""
+    phase = snapshot.cluster.phase
+    step = _PROVISION[phase](snapshot, sight, now)
+    if not isinstance(step, Move) or step.phase not in PROVISIONING[PROVISIONING.index(phase) + 1 :]:
+        return step
+    onward = _provision(snapshot.entering(step.phase), sight, now)
+    return replace(onward, via=(step, *onward.via)) if isinstance(onward, Move) else step
 
 
 def _network(snapshot: Snapshot, sight: Sight, now: Instant) -> Step:
     seen = sight.seen.get(snapshot.cluster.id)
     if seen is None:
-        return EnsureFabric()
+        stored = all(volume.phase is VolumePhase.AVAILABLE for _, volume in snapshot.view.mounts)
+        return EnsureFabric(tuple(node for node in snapshot.nodes if stored and node.phase is NodePhase.PENDING))
     if seen.power is Power.UP:
         return Move(Phase.STORAGE, "its network is up")
     if seen.power is Power.FAILED:

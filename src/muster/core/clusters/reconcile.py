@@ -28,9 +28,10 @@ from muster.core.clusters.access import unbind_addresses
 from muster.core.clusters.autoscale import Scaling
 from muster.core.clusters.boots import booted
 from muster.core.clusters.conditions import announced, with_conditions, with_status
+from muster.core.clusters.cordon import cordon_dead
 from muster.core.clusters.deeds import NodeMove, Sight
 from muster.core.clusters.growth import REFUSALS, Growth, shrunk, ungrown, waits_because
-from muster.core.clusters.moves import at_rest, booting, moved, moved_event, node_event
+from muster.core.clusters.moves import at_rest, booting, moved, moved_event, node_event, passing
 from muster.core.clusters.nodes import Seat, seat_ops
 from muster.core.clusters.plan import LOOK_AGAIN, plan
 from muster.core.clusters.reclaim import notice_event, warned
@@ -47,7 +48,7 @@ from muster.model.accounts import SYSTEM
 from muster.model.base import SECOND, Instant, changed
 from muster.model.clusters import Cluster, Node
 from muster.model.events import Event
-from muster.model.hosts import Host, Lease
+from muster.model.hosts import Lease
 from muster.model.phases import PROVISIONING, SERVING, STOPPED, NodePhase, Phase
 from muster.model.volumes import Attachment, Volume
 
@@ -145,7 +146,7 @@ class ClusterReconciler:
 
     @_perform.register
     async def _(self, step: deeds.Move, turn: Turn) -> Outcome:
-        cluster = turn.cluster.advance(step.phase, because=step.because, at=turn.now)
+        cluster, events = passing(turn.cluster, (*step.via, step), turn.now)
         if step.phase is Phase.DELETING and cluster.delete_wished_at is None:
             cluster = msgspec.structs.replace(cluster, delete_wished_at=turn.now, live_name=None)
         if step.phase is Phase.READY and cluster.status.first_ready_at is None:
@@ -156,14 +157,17 @@ class ClusterReconciler:
             access = await self._orchestrator.access(target_of(turn.snapshot.view))
             cluster = with_status(cluster, access=access, observed_generation=cluster.status.converged_generation)
         wakes = [Wake("preemption", line, turn.now) for line in (cluster.preemptible_line,) if line]
-        events = [moved_event(cluster, turn.now)]
         await self._record(Step.CLUSTER_MOVE, turn, cluster, ops=wakes, events=events)
         return Advance(step.because)
 
     @_perform.register
     async def _(self, step: deeds.Note, turn: Turn) -> Outcome:
         after = [booting(moved(move, turn.now), move.node, turn.cluster) for move in step.moves]
-        await self._record_nodes(turn, after, extra=await self._cordon_dead(step.moves, turn.now))
+        onward = (*step.onward.via, step.onward) if step.onward else ()
+        cluster, events = passing(turn.cluster, onward, turn.now)
+        cluster = msgspec.structs.replace(cluster, updated_at=turn.now)
+        extra = await cordon_dead(self._store, step.moves, turn.now)
+        await self._record_nodes(turn, after, cluster=cluster, extra=extra, events=events)
         return Advance(step.moves[0].because)
 
     @_perform.register
@@ -225,20 +229,22 @@ class ClusterReconciler:
 
     @_perform.register
     async def _(self, step: deeds.EnsureFabric, turn: Turn) -> Outcome:
-        await self._substrate.ensure([fabric_wish(turn.snapshot)], turn.fence)
+        await self._ask([fabric_wish(turn.snapshot)], step.nodes, turn)
         return Advance("network asked for")
 
     @_perform.register
     async def _(self, step: deeds.EnsureNodes, turn: Turn) -> Outcome:
-        """The rows with their keys and leases are the intent; asking twice is asking once."""
-        await self._substrate.ensure([node_wish(turn.snapshot.view, node) for node in step.nodes], turn.fence)
-        asked = [NodeMove(node, NodePhase.BOOTING, "asked to boot") for node in step.nodes]
-        pending = [
-            booted(moved(move, turn.now), turn.cluster.spec) for move in asked if move.node.phase is NodePhase.PENDING
-        ]
-        if pending:
-            await self._record_nodes(turn, pending)
+        await self._ask([], step.nodes, turn)
         return Advance(f"{len(step.nodes)} nodes asked to boot")
+
+    async def _ask(self, wishes: Sequence[Wish], nodes: Sequence[Node], turn: Turn) -> None:
+        """The rows with their keys and leases are the intent; asking twice is asking once."""
+        wishes = [*wishes, *(node_wish(turn.snapshot.view, node) for node in nodes)]
+        await self._substrate.ensure(wishes, turn.fence)
+        asked = [NodeMove(node, NodePhase.BOOTING, "asked to boot") for node in nodes]
+        pending = [move for move in asked if move.node.phase is NodePhase.PENDING]
+        if pending:
+            await self._record_nodes(turn, [booted(moved(move, turn.now), turn.cluster.spec) for move in pending])
 
     @_perform.register
     async def _(self, step: deeds.PowerOff, turn: Turn) -> Outcome:
@@ -315,6 +321,10 @@ class ClusterReconciler:
         cluster = with_status(
             turn.cluster, converged_generation=turn.cluster.generation, rules_digest=turn.snapshot.rules_digest
         )
+        if cluster.phase is Phase.DRIVERS:
+            cluster, events = passing(cluster, [deeds.Move(Phase.TESTING, "drivers and daemons are up")], turn.now)
+            await self._record_nodes(turn, joined, cluster=cluster, events=events)
+            return Advance("converged")
         if cluster.phase in SERVING:
             access = await self._orchestrator.access(target_of(turn.snapshot.view))
             cluster = with_status(cluster, access=access)
@@ -431,19 +441,6 @@ class ClusterReconciler:
         return ended_volume(volume, request_id=self._entropy.uuid(), actor=SYSTEM, at=turn.now, cause=cause)
 
     # --- the small print ------------------------------------------------------------------------------------------
-
-    async def _cordon_dead(self, moves: Sequence[NodeMove], now: Instant) -> list[Op]:
-        """A host under a node that died takes no new ones until the operator has looked at it; and the health room
-        is told of the dead, and of those that are back."""
-        news = any(NodePhase.LOST in (move.phase, move.node.phase) for move in moves)
-        told: list[Op] = [Wake("health", moves[0].node.cluster_id, now)] if news else []
-        ids = {move.node.host_id for move in moves if move.phase is NodePhase.LOST and move.node.host_id}
-        if not ids:
-            return told
-        hosts = await self._store.find(Find(Host, one_of={"id": sorted(ids)}))
-        reason = "a node died on it; uncordon it when it has been looked at"
-        cordons = [Replace(changed(host, cordoned=True, cordon_reason=reason)) for host in hosts if not host.cordoned]
-        return [*cordons, *told]
 
     async def _sweep_away(self, id: str, claim: Claim) -> Outcome:
         """The cluster is gone (or was never known): nothing may be left of it on the fleet."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
+
+import msgspec.structs
 
 from muster.contracts.store import Find, Store
 from muster.core.catalog.snapshot import Catalog
@@ -15,7 +17,7 @@ from muster.model.clusters import Cluster, Node, NodeRole, Share
 from muster.model.events import Request, RequestState
 from muster.model.health import Remediation
 from muster.model.hosts import Lease
-from muster.model.phases import NodePhase
+from muster.model.phases import NodePhase, Phase
 from muster.model.volumes import Attachment, Volume
 
 
@@ -76,6 +78,15 @@ class Snapshot:
     @property
     def nodes(self) -> list[Node]:
         return self.view.nodes
+
+    def entering(self, phase: Phase) -> Snapshot:
+        """The same, with the cluster in that phase."""
+        return replace(self, view=replace(self.view, cluster=msgspec.structs.replace(self.cluster, phase=phase)))
+
+    def with_nodes(self, nodes: Sequence[Node]) -> Snapshot:
+        """The same, with these nodes as they are now."""
+        news = {node.id: node for node in nodes}
+        return replace(self, view=replace(self.view, nodes=[news.get(node.id, node) for node in self.nodes]))
 
     @property
     def rules_digest(self) -> str:
