@@ -22,7 +22,9 @@ class RealClock:
         self._last = 0
 
     def now(self) -> Instant:
-        self._last = max(self._last, time.time_ns() // 1_000_000)
+        now = time.time_ns() // 1_000_000
+        if now > self._last:
+            self._last = now
         return self._last
 
     async def sleep(self, seconds: float) -> None:

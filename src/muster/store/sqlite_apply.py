@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from muster.contracts.store import Batch, Claim, Expect, Insert, Op, Remove, Replace, Wake
@@ -21,6 +22,7 @@ from muster.store.rows import Rows, rows_of, table_rows
 from muster.store.schema import CELL_RULE, FIXED, SLOT_RULE, TABLES, Table, require_slots
 
 _EVENTS = rows_of(Event)
+_NOUN = attrgetter("noun")
 
 
 class _Sql(NamedTuple):
@@ -82,7 +84,7 @@ _HELD = "kind = ? AND id = ? AND token = ? AND worker IS NOT NULL"
 
 def _kind_of(op: Op) -> tuple[type[Any], type[Any] | None]:
     """Neighbours of the same kind are written together; the order between kinds is the batch's own."""
-    return type(op), type(op.noun) if isinstance(op, Insert) else None
+    return (Insert, type(op.noun)) if type(op) is Insert else (type(op), None)
 
 
 class Applier:
@@ -105,7 +107,7 @@ class Applier:
             self._require_held(batch.fence)
         for (kind, noun), ops in groupby(batch.ops, _kind_of):
             if noun is not None:
-                self._insert(_SQL[noun], [op.noun for op in ops if isinstance(op, Insert)])
+                self._insert(_SQL[noun], list(map(_NOUN, ops)))
             else:
                 verb = self._verbs[kind]
                 for op in ops:

@@ -7,7 +7,6 @@ At most one interval is open per resource and class. A batch that moves nobody i
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
@@ -47,10 +46,13 @@ def cluster_levels(cluster: Cluster, nodes: Iterable[Node]) -> Levels:
     spec = cluster.spec
     if cluster.phase in STOPPED:
         return {(UsageClass.PAUSED, spec.billing): spec.workers}
-    workers = [node for node in nodes if node.role is NodeRole.WORKER and node.phase is not NodePhase.GONE]
     own = str(spec.billing)
-    levels = Counter((_node_class(cluster.phase, n.phase), _BILLED_AS.get(n.share, own)) for n in workers)
-    serving = levels[UsageClass.SERVING, own]
+    levels: dict[Level, int] = {}  # plainly counted: every batch that moves a node passes here
+    for node in nodes:
+        if node.role is NodeRole.WORKER and node.phase is not NodePhase.GONE:
+            its = (_node_class(cluster.phase, node.phase), _BILLED_AS.get(node.share, own))
+            levels[its] = levels.get(its, 0) + 1
+    serving = levels.get((UsageClass.SERVING, own), 0)
     if spec.reserved_workers is not None and serving > spec.reserved_workers:
         levels[UsageClass.SERVING, own] = spec.reserved_workers
         levels[UsageClass.SERVING, ON_DEMAND] = serving - spec.reserved_workers

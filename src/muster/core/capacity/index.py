@@ -122,7 +122,9 @@ class CapacityIndex:
         if leaf is None:
             return
         at, pool = leaf.position(host_id), leaf.pod.pool
-        pool.set_free(leaf, at, (leaf.free[at] & ~taken | freed) & _every(pool.slots))
+        free = (leaf.free[at] & ~taken | freed) & _every(pool.slots)
+        if free != leaf.free[at]:  # what we granted ourselves comes back to us by the log
+            pool.set_free(leaf, at, free)
         self._count(leaf, host_id)
 
     def taken(self, host_id: str) -> int:

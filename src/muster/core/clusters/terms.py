@@ -58,8 +58,9 @@ def duration_ms(days: float) -> Instant:
 
 def held_until(cluster: Cluster) -> Instant | None:
     """When its hosts will be given back, as far as anybody knows."""
-    if cluster.ends_at is not None or cluster.spec.duration_ms is None:
-        return cluster.ends_at
+    ends_at = cluster.ends_at
+    if ends_at is not None or cluster.spec.duration_ms is None:
+        return ends_at
     return cluster.created_at + PROVISION_LIMIT + cluster.spec.duration_ms
 
 
