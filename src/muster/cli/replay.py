@@ -56,6 +56,7 @@ PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--lead-days", type=float, default=7.0, show_default=True, help="Windows begin up to so much later.")
 @click.option("--slack-hours", type=float, default=0.0, show_default=True, help="A window's start may slip so far.")
 @click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--draws", type=click.IntRange(1), default=5, show_default=True, help="Leads are drawn so many times.")
 @click.option(
     "--leaf-patience",
     type=click.FloatRange(0),
@@ -93,7 +94,8 @@ def run(jobs: list[Job], hosts: list[Host], said: dict[str, Any]) -> tuple[dict[
     with click.progressbar(length=len(jobs), label=f"{len(hosts)} hosts", file=sys.stderr) as bar:
         progress: Callable[[int], None] = stepper(bar.update)
         if said["as_"] == "reservation":
-            windows = Windows(round(said["lead_days"] * 24 * HOUR), round(said["slack_hours"] * HOUR), said["seed"])
+            lead, slack = round(said["lead_days"] * 24 * HOUR), round(said["slack_hours"] * HOUR)
+            windows = Windows(lead, slack, said["seed"], said["draws"])
             return promise_figures(promise(jobs, len(hosts), windows, progress=progress)), []
         played = play(jobs, hosts, patience=Patience(round(said["leaf_patience"] * HOUR)), progress=progress)
         return figures(played), [one.wait / HOUR for one in played.outcomes if one.started is not None]
@@ -118,9 +120,13 @@ def other_side(compare: str) -> tuple[str, dict[str, Any]]:
 def stepper(update: Callable[[int], None], every: int = 500) -> Callable[[int], None]:
     """A bar that is moved now and then: drawing it must not cost more than what it shows."""
 
+    shown = 0
+
     def step(done: int) -> None:
-        if done % every == 0:
-            update(every)
+        nonlocal shown
+        if done - shown >= every:
+            update(done - shown)
+            shown = done
 
     return step
 

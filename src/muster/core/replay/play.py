@@ -125,48 +125,78 @@ def largest_leaf(hosts: Iterable[Host]) -> int:
 
 
 class Windows(NamedTuple):
-    """How asks become windows: a lead of up to so much, a start that may slip by so much."""
+    """How asks become windows: a lead of up to so much, drawn so many times; a start that may slip by so much."""
 
     lead: Instant = 7 * 24 * HOUR
     slack: Instant = 0
     seed: int = 0
+    draws: int = 1
+
+
+class Window(NamedTuple):
+    """Whole hosts asked for over cells of the calendar."""
+
+    hosts: int
+    start: int
+    cells: int
+
+    @property
+    def host_ms(self) -> int:
+        return self.hosts * self.cells * CELL
 
 
 class Promises(NamedTuple):
+    """What came of the windows, summed over all draws."""
+
     asked: int
     accepted: int
     asked_host_ms: int
     accepted_host_ms: int
-    slipped: Instant  # how much later than asked the accepted ones begin, summed
+    slipped: Instant  # how much later than asked the accepted ones begin
     host_ms: int  # what the fleet has from the first window to the last
+
+
+def asked_windows(jobs: Sequence[Job], windows: Windows, draw: int = 0) -> list[Window]:
+    """Every ask for whole hosts as a window of fixed length, in the order they ask."""
+    dice = SeededEntropy(windows.seed + draw)
+    found = []
+    for job in jobs:
+        if job.gpus_per_node == HOST_GPUS:
+            start = first_cell(job.at + round(dice.chance() * windows.lead)) + 1
+            found.append(Window(job.nodes, start, max(1, end_cell(job.length))))
+    return found
 
 
 def promise(
     jobs: Sequence[Job], hosts: int, windows: Windows, *, progress: Callable[[int], None] = lambda done: None
 ) -> Promises:
-    """Every ask for whole hosts as a window of fixed length, promised first come, first served."""
+    """Windows promised first come, first served."""
+    total = Promises(0, 0, 0, 0, 0, 0)
+    for draw in range(windows.draws):
+        once = _promise(asked_windows(jobs, windows, draw), hosts, windows.slack // CELL)
+        total = Promises(*(sum(pair) for pair in zip(total, once, strict=True)))
+    progress(len(jobs))
+    return total
+
+
+def _promise(asked: Sequence[Window], hosts: int, slack: int) -> Promises:
     line = Line(share_percent=100, spares=0)
     for n in range(hosts):
         line.set_host(str(n))
-    dice = SeededEntropy(windows.seed)
-    asked = accepted = asked_ms = accepted_ms = slipped = last = 0
-    for n, job in enumerate(jobs):
-        progress(n + 1)
-        if job.gpus_per_node < HOST_GPUS:
-            continue
-        start = first_cell(job.at + round(dice.chance() * windows.lead)) + 1
-        cells = max(1, end_cell(job.length))
-        asked, asked_ms = asked + 1, asked_ms + job.nodes * cells * CELL
-        found = begins(line, job.nodes, cells, start, start + windows.slack // CELL)
+    accepted = accepted_ms = slipped = last = 0
+    for n, window in enumerate(asked):
+        found = begins(line, window, slack)
         if found is not None:
-            line.put(str(n), Promise(job.nodes, found, found + cells))
-            accepted, accepted_ms = accepted + 1, accepted_ms + job.nodes * cells * CELL
-            slipped, last = slipped + (found - start) * CELL, max(last, found + cells)
-    return Promises(asked, accepted, asked_ms, accepted_ms, slipped, hosts * last * CELL)
+            line.put(str(n), Promise(window.hosts, found, found + window.cells))
+            accepted, accepted_ms = accepted + 1, accepted_ms + window.host_ms
+            slipped, last = slipped + (found - window.start) * CELL, max(last, found + window.cells)
+    return Promises(
+        len(asked), accepted, sum(window.host_ms for window in asked), accepted_ms, slipped, hosts * last * CELL
+    )
 
 
-def begins(line: Line, hosts: int, cells: int, start: int, latest: int) -> int | None:
+def begins(line: Line, window: Window, slack: int) -> int | None:
     """The cell at which the calendar would let such a window begin."""
-    if line.reservable_room(start, start + cells) >= hosts:
-        return start
-    return line.earliest(hosts, cells, start, latest) if latest > start else None
+    if line.reservable_room(window.start, window.start + window.cells) >= window.hosts:
+        return window.start
+    return line.earliest(window.hosts, window.cells, window.start, window.start + slack) if slack else None
