@@ -90,3 +90,13 @@ def test_events_and_requests_tell_the_story(shell: Shell, name: str) -> None:
     request = shell.json("request", "list", "--resource", made["id"])[0]
     assert shell.json("request", "wait", request["id"])["state"] == "completed"
     shell.run("cluster", "delete", name, "--yes", "--wait")
+
+
+def test_preemptible_gpus_beside_its_own(shell: Shell, name: str) -> None:
+    shell.run("cluster", "create", name, "--preemptible", "8", "--wait")
+    assert "of 8 GPUs wished for" in shell.run("cluster", "show", name).stdout
+    changed = shell.json("cluster", "update", name, "--preemptible", "0", "--wait")
+    assert changed["preemptible"]["wished"] == 0
+    refused = shell.run("cluster", "update", name, "--preemptible", "12", code=2).stderr
+    assert "preemptible_gpus must be a multiple of 8" in refused
+    shell.run("cluster", "delete", name, "--yes", "--wait")
