@@ -13,7 +13,8 @@ from muster.model.billing import EntryKind, LedgerEntry
 from muster.model.clusters import Cluster
 from muster.model.phases import Phase
 from muster.testing.simulation.history import Plot, play
-from muster.testing.simulation.invariants import ALWAYS, EVENTUALLY, Outside, charges_are_proven
+from muster.testing.simulation.invariants import ALWAYS, EVENTUALLY, charges_are_proven
+from muster.testing.simulation.outside import Outside
 
 POOR = Plot(credit_micro=700_000_000)
 PROVEN = {**ALWAYS, "charges_are_proven": charges_are_proven}

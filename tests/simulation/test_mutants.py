@@ -5,21 +5,23 @@ from __future__ import annotations
 import pytest
 
 from muster.testing.simulation.history import play
-from muster.testing.simulation.invariants import ALWAYS, EVENTUALLY, Invariant
+from muster.testing.simulation.invariants import ALWAYS, EVENTUALLY
 from muster.testing.simulation.mutants import MUTANTS, Mutant
+from muster.testing.simulation.outside import Invariant
 from muster.testing.simulation.story import tell
 
 PROVEN_ELSEWHERE = {"charges_are_proven", "credit_holds"}
 """Money has its own histories and its own mutants: test_billing."""
 
 
-def but(checks: dict[str, Invariant], without: str) -> dict[str, Invariant]:
-    return {name: check for name, check in checks.items() if name != without}
+def but(checks: dict[str, Invariant], without: frozenset[str]) -> dict[str, Invariant]:
+    return {name: check for name, check in checks.items() if name not in without}
 
 
 def hunt(mutant: Mutant, seed: int, *, without: str = "") -> tuple[str, str] | None:
     """What breaks under this mutant, and how."""
-    always, eventually = but(ALWAYS, without), but(EVENTUALLY, without)
+    silent = mutant.not_asked | {without}
+    always, eventually = but(ALWAYS, silent), but(EVENTUALLY, silent)
     with mutant.patch():
         if mutant.plot is None:
             return tell(dress=mutant.dress, invariants={**always, **eventually}).broken

@@ -93,19 +93,14 @@ class Booker:
         bound: bool = False,
         instead: Booking | None = None,
     ) -> Booked:
-        """Promise it, or refuse with what is nearest. `instead` of a booking that goes in the same batch."""
+        """Promise it, or refuse with what is nearest. `instead` of a booking of as many hosts, which goes in the same
+        batch: its hours are promised already, and its hosts may be held, so only what is new is asked for."""
         check_window(ask, now)
         line = await self._capacity.open_for_booking(ask.key)
         line.grid.forget_before(first_cell(now))
-        if instead is not None:
-            line.grid.drop(instead.id)
-        try:
-            room = line.grid.reservable_room(first_cell(ask.from_at), end_cell(ask.until_at))
-            if ask.hosts > room:
-                await self._refuse(ask, line.grid, room, now)
-        except BaseException:
-            self.lost(ask.key)
-            raise
+        room = min((line.grid.reservable_room(*span) for span in _new_cells(ask, instead)), default=ask.hosts)
+        if ask.hosts > room:
+            await self._refuse(ask, line.grid, room, now)
         booking = Booking(
             id=self._entropy.uuid(),
             line_id=ask.key.id,
@@ -115,10 +110,14 @@ class Booker:
             until_at=end_cell(ask.until_at) * CELL,
             bound=bound,
         )
-        gone: list[Op] = [] if instead is None else [Remove(Booking, instead.id)]
+        gone: list[Op] = []
+        if instead is not None:
+            self._capacity.lines.drop(instead)
+            gone = [Remove(Booking, instead.id)]
         # Counted as promised until its hosts are taken, whatever is written: nobody else may have them meanwhile.
         self._capacity.lines.put(replace(booking, bound=False) if instead is None else booking)
-        return Booked(booking, [*gone, self._capacity.lines.booking_guard(ask.key), Insert(booking)])
+        least = 0 if instead is None else line.grid.promised(first_cell(ask.from_at), end_cell(ask.until_at))
+        return Booked(booking, [*gone, self._capacity.lines.booking_guard(ask.key, least=least), Insert(booking)])
 
     async def unbook(self, booking: Booking, key: LineKey) -> list[Op]:
         """The promise is over: what the batch that says so must hold."""
@@ -183,6 +182,16 @@ class Booker:
             start = max(now, later * CELL)
             found.append(Alternative("later", ask.key.region, ask.gpus, start, start + length))
         return found
+
+
+def _new_cells(ask: WindowAsk, instead: Booking | None) -> list[tuple[int, int]]:
+    """The cells of a window that are not promised to it yet."""
+    first, end = first_cell(ask.from_at), end_cell(ask.until_at)
+    if instead is None:
+        return [(first, end)]
+    had_first, had_end = first_cell(instead.from_at), end_cell(instead.until_at)
+    spans = ((first, min(end, had_first)), (max(first, had_end), end))
+    return [(start, stop) for start, stop in spans if stop > start]
 
 
 def check_window(ask: WindowAsk, now: Instant) -> None:

@@ -171,10 +171,13 @@ class Line:
         load = self._load[max(0, start - self.origin) : max(0, end - self.origin)]
         return self.total - self.spares - self.forever - max(load, default=0)
 
+    def promised(self, start: int, end: int) -> int:
+        """How many hosts windows promise together, where within [start, end) they promise most."""
+        return max(self._promised[max(0, start - self.origin) : max(0, end - self.origin)], default=0)
+
     def reservable_room(self, start: int, end: int) -> int:
         """How many hosts a window over [start, end) could be promised."""
-        window = self._promised[max(0, start - self.origin) : max(0, end - self.origin)]
-        return min(self.reservable - max(window, default=0), self.room(start, end))
+        return min(self.reservable - self.promised(start, end), self.room(start, end))
 
     def earliest(self, hosts: int, cells: int, start: int, latest: int | None = None) -> int | None:
         """The first cell from `start` on at which a window of so many cells could begin; None when by `latest` (or

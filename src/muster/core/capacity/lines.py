@@ -75,10 +75,12 @@ class Lines:
         line.row = changed(line.row)
         return Replace(line.row)
 
-    def booking_guard(self, key: LineKey) -> Op:
-        """The line with what may be reserved on it as counted now, held against a batch that books."""
+    def booking_guard(self, key: LineKey, *, least: int = 0) -> Op:
+        """The line with what may be reserved on it as counted now, held against a batch that books. `least` is what
+        was promised when there were more hosts: a promise that is only moved is not refused for it."""
         line = self._known[key.id]
-        line.row = changed(line.row, reservable=line.grid.reservable, revision=line.row.revision + 1)
+        reservable = max(line.grid.reservable, least)
+        line.row = changed(line.row, reservable=reservable, revision=line.row.revision + 1)
         line.read_revision = line.row.revision
         return Replace(line.row)
 

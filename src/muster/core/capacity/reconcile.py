@@ -9,13 +9,14 @@ from __future__ import annotations
 from muster.contracts.clock import Clock
 from muster.contracts.reconciler import Advance, Gone, Outcome, Wait
 from muster.contracts.steps import Step
-from muster.contracts.store import Batch, Claim, Find, Op, Store
+from muster.contracts.store import Batch, Claim, Find, Op, Replace, Store
 from muster.core.accounts.audit import audit
 from muster.core.capacity.reservations import Reservations, described, key_of
 from muster.model.accounts import SYSTEM
-from muster.model.base import DAY, Instant
+from muster.model.base import DAY, Instant, changed
 from muster.model.capacity import Reservation, ReservationState
 from muster.model.clusters import Cluster
+from muster.model.hosts import Lease
 from muster.model.phases import Phase
 
 
@@ -44,6 +45,9 @@ class ReservationReconciler:
         ends_at = cluster.ends_at if cluster is not None else None
         if ends_at is not None and ends_at < reservation.ends_at:
             after, ops = await self._reservations.moved(reservation, ends_at, now)
+            # What is known of its hosts follows, or they would stand in the way of its own extension.
+            leases = await self._store.find(Find(Lease, equals={"cluster_id": reservation.cluster_id}))
+            ops += (Replace(changed(lease, ends_at=ends_at)) for lease in leases)
             await self._record(claim, after, ops, "trimmed", now)
             return Advance("what was not needed is given back")
         return Wait("its time", min(now + DAY, reservation.expires_at or max(now + 1, reservation.ends_at)))

@@ -171,7 +171,7 @@ class Creates:
         )
         await self._capacity.fits_ever(ask)
         guard = await self._seating.quota_guard(project, workers * shape.gpus)
-        spec = await self._spec(project, wish, region, shape, workers, catalog)
+        spec = await self._spec(project, wish, region, shape, workers, catalog, drawn)
         spec = msgspec.structs.replace(spec, pool_id=draw.pool_id, pool_workers=draw.workers)
         await self._purse.require(project, _wants(wish, spec))
         for _ in range(PLACE_TRIES_MAX):
@@ -233,6 +233,7 @@ class Creates:
         shape: InstanceType,
         workers: int,
         catalog: Catalog,
+        drawn: Reservation | None,
     ) -> ClusterSpec:
         return ClusterSpec(
             type=command.type,
@@ -247,7 +248,7 @@ class Creates:
             billing=command.billing,
             reserved_workers=None if command.billing is Billing.ON_DEMAND else workers,
             starts_at=command.starts_at,
-            begins_at=None if command.starts_at is None else await self._windows.begins_at(command.starts_at),
+            begins_at=await self._windows.begins_at(command.starts_at, drawn),
             ends_at=self._ends_at(command),
             duration_ms=_duration(command),
             failover=command.failover,

@@ -87,9 +87,12 @@ class Windows:
             duration_days=None,
         )
 
-    async def begins_at(self, starts_at: Instant) -> Instant:
-        """When provisioning must begin for it to be ready by its start."""
-        return max(self._clock.now(), starts_at - await self._reservations.lead())
+    async def begins_at(self, starts_at: Instant | None, drawn: Reservation | None) -> Instant | None:
+        """When provisioning must begin for it to be ready by its start; not before what it draws from begins."""
+        if starts_at is None:
+            return None
+        promised_from = 0 if drawn is None else (await self._booking(drawn)).from_at
+        return max(self._clock.now(), promised_from, starts_at - await self._reservations.lead())
 
     async def of_new(
         self, actor: Actor, project: Project, cluster: Cluster, gpus: int, drawn: Reservation | None

@@ -36,9 +36,11 @@ from muster.substrates.simulated.world import SimulatedWorld
 from muster.testing.simulation.chaos import Chaos
 from muster.testing.simulation.elastic import Elastic
 from muster.testing.simulation.image import Drivers, Files, Image, as_they_are
-from muster.testing.simulation.invariants import ALWAYS, EVENTUALLY, Invariant, Ledger, Outside
+from muster.testing.simulation.invariants import ALWAYS, EVENTUALLY
 from muster.testing.simulation.loop import Stalled, VirtualClock, VirtualLoop, run_virtual
-from muster.testing.simulation.users import GPU_TYPE, REGION, Client, Operator, User, control_host, gpu_host
+from muster.testing.simulation.outside import Invariant, Ledger, Outside
+from muster.testing.simulation.planners import Planner
+from muster.testing.simulation.users import GPU_TYPE, REGION, Client, Operator, Tenant, User, control_host, gpu_host
 
 C = TypeVar("C", bound=Client)
 
@@ -52,6 +54,8 @@ class Plot:
     hosts: int = 6
     control_hosts: int = 2
     users: int = 3
+    planners: int = 1
+    operators: int = 1
     elastic: int = 0  # people whose clusters follow their queue, and draw from a pool of hosts set apart for them
     minutes: int = 30
     calm_minutes: int = 45
@@ -59,7 +63,7 @@ class Plot:
     crash_chance: float = 0.004
     freeze_chance: float = 0.002
     freeze_leases: float = 2.0  # how long a frozen engine sleeps, in lengths of its claim
-    fault_minutes: float = 4.0
+    fault_minutes: float = 4.0  # 0 = never
     check_seconds: float = 90.0
     credit_micro: int = 0  # 0 = everybody pays later; else the account's credit, with prices about to soar
     pace: Pace = field(
@@ -138,7 +142,8 @@ class History:
         until = self._clock.now() + self._plot.minutes * MINUTE
         crew = [asyncio.ensure_future(self._keep_alive(slot)) for slot in range(self._plot.engines)]
         acts = [asyncio.ensure_future(person.live(until)) for person in people]
-        acts.append(asyncio.ensure_future(self._trouble(until)))
+        if self._plot.fault_minutes:
+            acts.append(asyncio.ensure_future(self._trouble(until)))
         watch = asyncio.ensure_future(self._watch())
         try:
             await self._until_done(acts, watch)
@@ -164,7 +169,7 @@ class History:
 
     # --- the founding: what an operator does on the first day -----------------------------------------------------
 
-    async def _found(self) -> list[User | Operator]:
+    async def _found(self) -> list[Tenant | Elastic | Operator]:
         image = self._boot(0, calm=True)
         house = image.house
         await house.catalog.put_all(SYSTEM, demo_catalog(self._clock.now()))
@@ -175,12 +180,14 @@ class History:
             await house.billing.top_up(SYSTEM, account.id, credit)
             await house.catalog.put_all(SYSTEM, soaring(await house.billing.prices(), self._clock.now()))
         _, secret = await house.accounts.create_key(SYSTEM, name="operator", role=Role.OPERATOR)
-        people: list[User | Operator] = [self._person(Operator, "operator", secret)]
-        for number in range(self._plot.users):
-            name = f"user{number}"
+        people: list[Tenant | Elastic | Operator] = [
+            self._person(Operator, "operator", secret)
+        ] * self._plot.operators
+        tenants = [(User, f"user{n}") for n in range(self._plot.users)]
+        for kind, name in (*tenants, *((Planner, f"planner{n}") for n in range(self._plot.planners))):
             project = await house.accounts.create_project(SYSTEM, account_id=account.id, name=name)
             _, secret = await house.accounts.create_key(SYSTEM, name=name, role=Role.ADMIN, project_id=project.id)
-            people.append(self._person(User, name, secret))
+            people.append(self._person(kind, name, secret))
         people += [await self._elastic(house, account.id, n) for n in range(self._plot.elastic)]
         await image.drop()
         return people
@@ -208,7 +215,7 @@ class History:
         chaos = Chaos(
             self._clock,
             self._dice,
-            lambda text: self._tell(f"process {slot}: {text}"),
+            lambda text: self._hurt(f"process {slot}: {text}"),
             crash_chance=self._plot.crash_chance,
             freeze_chance=self._plot.freeze_chance,
             freeze_seconds=self._plot.pace.lease_ms / 1000 * self._plot.freeze_leases,
@@ -256,9 +263,9 @@ class History:
             fault = self._some_fault()
             if fault is None:
                 self._clock.jump(self._dice.chance() * 90)
-                self._tell("the clock jumps ahead")
+                self._hurt("the clock jumps ahead")
                 continue
-            self._tell(f"FAULT {fault.kind} {fault.target}")
+            self._hurt(f"FAULT {fault.kind} {fault.target}")
             made = await image.desk.inject(fault)
             if fault.kind is FaultKind.HOST_DEATH:
                 asyncio.ensure_future(self._revive(made)).add_done_callback(lambda task: task.cancelled())
@@ -343,6 +350,10 @@ class History:
         events = await store.events(after=0, limit=1_000_000)
         await store.close()
         self.report.digest = hashlib.sha256(msgspec.json.encode(events)).hexdigest()[:16]
+
+    def _hurt(self, text: str) -> None:
+        self._ledger.hurt.append(self._clock.now())
+        self._tell(text)
 
     def _tell(self, text: str) -> None:
         at = (self._clock.now() - 1_800_000_000_000) / 1000

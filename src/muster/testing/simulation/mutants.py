@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,7 +19,10 @@ from msgspec.structs import replace
 from muster.contracts.store import Batch, Insert, Remove
 from muster.contracts.substrate import Fence, Power, VolumeWish
 from muster.core.accounts.service import AccountService
+from muster.core.capacity.booking import Booker
+from muster.core.capacity.calendar import HORIZON, Line
 from muster.core.capacity.index import CONTROL, CapacityIndex
+from muster.core.capacity.reservations import Reservations
 from muster.core.capacity.service import Capacity
 from muster.core.clusters import deeds
 from muster.core.clusters import plan as planning
@@ -49,6 +53,8 @@ class Mutant:
     dress: Callable[[Drivers], Drivers] = as_they_are
     plot: Plot | None = None  # None: it is looked for in the story
     seeds: range = range(1, 31)
+    not_asked: frozenset[str] = frozenset()
+    """Invariants that would see what comes of it in the end: asked neither with nor without the one that catches."""
 
 
 @contextmanager
@@ -78,7 +84,20 @@ CALM = {"crash_chance": 0.0, "freeze_chance": 0.0}
 
 
 def brief(**fields: Any) -> Plot:
-    return Plot(**{"minutes": 15, "calm_minutes": 40, **fields})
+    return Plot(**{"minutes": 15, "calm_minutes": 40, "planners": 0, **fields})
+
+
+HEALTHY = Plot(
+    users=1,
+    planners=2,
+    operators=0,
+    hosts=10,
+    minutes=40,
+    calm_minutes=40,
+    fault_minutes=0,
+    **CALM,  # type: ignore[arg-type]
+)
+"""Nothing goes wrong, so whoever scheduled in time has it in time."""
 
 
 # --- the bugs -------------------------------------------------------------------------------------------------------
@@ -241,6 +260,37 @@ def hears_only_of_what_is_taken(original: Any) -> Any:
     return follow
 
 
+def counts_no_promise(_: Any) -> Any:
+    return lambda self, key, at, ends_at, *, spare=False: HORIZON
+
+
+def reserves_everything(_: Any) -> Any:
+    return property(lambda self: self.total)
+
+
+def cannot_wait(original: Any) -> Any:
+    def plan(snapshot: Any, sight: Any, now: int) -> Any:
+        step = original(snapshot, sight, now)
+        early = isinstance(step, planning.WaitFor) and step.because == "its window to begin"
+        return planning.TakeSeats("why wait") if early else step
+
+    return plan
+
+
+def keeps_the_booking(original: Any) -> Any:
+    async def unbook(self: Any, booking: Any, key: Any) -> Any:
+        return [op for op in await original(self, booking, key) if not isinstance(op, Remove)]
+
+    return unbook
+
+
+def leaves_no_time(_: Any) -> Any:
+    async def lead(self: Any) -> int:
+        return 1
+
+    return lead
+
+
 def makes_volumes_before_writing_them_down(drivers: Drivers) -> Drivers:
     class Hasty:
         def __getattr__(self, name: str) -> Any:
@@ -382,5 +432,39 @@ MUTANTS = (
         "pools_are_kept",
         swap((CapacityIndex, "_grants", draws_from_everybodys)),
         plot=brief(hosts=8, users=0, elastic=2, **CALM),
+    ),
+    Mutant(
+        "whoever comes may have what is promised to others",
+        "promises_fit",
+        swap((Capacity, "room", counts_no_promise)),
+        plot=replaced(HEALTHY, hosts=6),
+        not_asked=frozenset({"ready_by_its_start", "everything_settles"}),
+    ),
+    Mutant(
+        "windows promise more than may be reserved",
+        "windows_within_share",
+        swap((Line, "reservable", reserves_everything)),
+        plot=replaced(HEALTHY, users=0, hosts=8),
+        not_asked=frozenset({"ready_by_its_start"}),
+    ),
+    Mutant(
+        "hosts are bound before their window begins",
+        "bound_in_time",
+        swap((reconciling, "plan", cannot_wait)),
+        plot=replaced(HEALTHY, hosts=30),
+        not_asked=frozenset({"promises_fit"}),
+    ),
+    Mutant(
+        "a reservation ends and its hours stay booked",
+        "bookings_match_reservations",
+        swap((Booker, "unbook", keeps_the_booking)),
+        plot=replaced(HEALTHY, hosts=30),
+        not_asked=frozenset({"promises_fit"}),
+    ),
+    Mutant(
+        "provisioning begins when it should be over",
+        "ready_by_its_start",
+        swap((Reservations, "lead", leaves_no_time)),
+        plot=HEALTHY,
     ),
 )

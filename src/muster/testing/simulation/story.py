@@ -32,8 +32,9 @@ from muster.substrates.simulated.substrate import SimulatedSubstrate
 from muster.substrates.simulated.world import SimulatedWorld
 from muster.testing.simulation.chaos import At, Crash
 from muster.testing.simulation.image import Drivers, Files, Image, Lost, as_they_are
-from muster.testing.simulation.invariants import ALWAYS, EVENTUALLY, Invariant, Ledger, Outside
+from muster.testing.simulation.invariants import ALWAYS, EVENTUALLY
 from muster.testing.simulation.loop import VirtualClock, VirtualLoop, run_virtual
+from muster.testing.simulation.outside import Invariant, Ledger, Outside
 from muster.testing.simulation.users import GPU_TYPE, REGION, control_host, gpu_host, public_key
 
 LOOK_SECONDS: Final = 5.0

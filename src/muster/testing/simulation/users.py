@@ -14,7 +14,7 @@ from muster.core.hosts.rules import HostSpec
 from muster.model.hosts import HostRole
 from muster.testing.simulation.chaos import Crash
 from muster.testing.simulation.image import Image, Lost
-from muster.testing.simulation.invariants import Ledger
+from muster.testing.simulation.outside import Ledger
 
 T = TypeVar("T")
 
@@ -93,11 +93,37 @@ class Client:
         return status, answer
 
 
-class User(Client):
-    """One tenant."""
+class Tenant(Client):
+    """Whoever has clusters."""
 
     async def live(self, until: int) -> None:
         """Do something, think, do something else, until the history calms down."""
+        raise NotImplementedError
+
+    async def create(self, body: dict[str, Any], key: str) -> None:
+        for _ in range(2 if self._entropy.chance() < 0.15 else 1):  # some clients say everything twice
+            status, cluster = await self.say("POST", "/clusters", body, key)
+            if status == 201:
+                self._note_created(key, cluster["id"])
+
+    def _note_created(self, key: str, id: str) -> None:
+        first = self._ledger.by_key.setdefault(key, id)
+        if first != id:
+            self._ledger.broken.append(f"create {key} was answered with {first} and then with {id}")
+        self._ledger.created[id] = key
+
+    async def _delete(self) -> None:
+        cluster = await self.some("clusters")
+        if cluster:
+            status, _ = await self.say("DELETE", f"/clusters/{cluster['id']}")
+            if status == 202:
+                self._ledger.deleted.add(cluster["id"])
+
+
+class User(Tenant):
+    """One tenant who lives from hand to mouth."""
+
+    async def live(self, until: int) -> None:
         verbs: list[tuple[float, Callable[[], Awaitable[None]]]] = [
             (0.26, self._create),
             (0.04, self._borrow),
@@ -137,17 +163,7 @@ class User(Client):
             body["mounts"] = [
                 {"new": {"name": f"{body['name']}-home", "size_gib": 100, "dies_with_cluster": True}, "path": "/home"}
             ]
-        key = f"{self.name}-create-{self._count}"
-        for _ in range(2 if self._entropy.chance() < 0.15 else 1):  # some clients say everything twice
-            status, cluster = await self.say("POST", "/clusters", body, key)
-            if status == 201:
-                self._note_created(key, cluster["id"])
-
-    def _note_created(self, key: str, id: str) -> None:
-        first = self._ledger.by_key.setdefault(key, id)
-        if first != id:
-            self._ledger.broken.append(f"create {key} was answered with {first} and then with {id}")
-        self._ledger.created[id] = key
+        await self.create(body, f"{self.name}-create-{self._count}")
 
     async def _resize(self) -> None:
         cluster = await self.some("clusters")
@@ -177,13 +193,6 @@ class User(Client):
         cluster = await self.some("clusters")
         if cluster:
             await self.say("POST", f"/clusters/{cluster['id']}/resume", {})
-
-    async def _delete(self) -> None:
-        cluster = await self.some("clusters")
-        if cluster:
-            status, _ = await self.say("DELETE", f"/clusters/{cluster['id']}")
-            if status == 202:
-                self._ledger.deleted.add(cluster["id"])
 
     async def _make_volume(self) -> None:
         self._count += 1
@@ -248,6 +257,7 @@ class Operator(Client):
     async def _cordon(self) -> None:
         host = await self.some("hosts")
         if host:
+            self._ledger.hurt.append(self._clock.now())
             await self.say("POST", f"/hosts/{host['id']}/cordon", {"reason": "a look at its fans"})
             await self.think(200)
             await self.say("POST", f"/hosts/{host['id']}/uncordon", {})
