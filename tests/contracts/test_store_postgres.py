@@ -6,13 +6,14 @@ import pytest
 
 from muster.contracts.store import Store
 from muster.store.postgres import PostgresStore
+from muster.testing.calendar_suite import CalendarSuite
 from muster.testing.postgres import postgres_dsn, postgres_server
-from muster.testing.store_suite import Open, StoreSuite
+from muster.testing.store_suite import Open
 
 __all__ = ["postgres_dsn", "postgres_server"]
 
 
-class TestPostgresStore(StoreSuite):
+class TestPostgresStore(CalendarSuite):
     @pytest.fixture
     def opened(self, postgres_dsn: str) -> Open:
         async def open_() -> Store:

@@ -8,11 +8,12 @@ import pytest
 
 from muster.contracts.store import Store
 from muster.store.sqlite import SqliteStore
-from muster.testing.store_suite import Open, StoreSuite
+from muster.testing.calendar_suite import CalendarSuite
+from muster.testing.store_suite import Open
 
 
 @pytest.mark.parametrize("inline", [False, True], ids=["threaded", "inline"])
-class TestSqliteStore(StoreSuite):
+class TestSqliteStore(CalendarSuite):
     @pytest.fixture
     def opened(self, tmp_path: Path, inline: bool) -> Open:
         async def open_() -> Store:

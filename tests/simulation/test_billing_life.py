@@ -175,3 +175,73 @@ def test_a_reserved_cluster_is_paid_for_at_once_and_runs_without_credit(tmp_path
         assert ready["phase"] == "ready"
 
     live(tmp_path, story)
+
+
+def window(town: Town, days: int) -> dict[str, Any]:
+    """A day of one host, so many days from now."""
+    starts_at = stamp(town.clock.now() + days * DAY)
+    return {"gpu_type": "H100_SXM", "gpus": 8, "region": "us-central-8", "hours": 24, "starts_at": starts_at}
+
+
+async def contracts(town: Town) -> tuple[list[int], list[int]]:
+    """What was paid in advance, and what was paid back; both proven."""
+    entries = (await town.image.house.billing.entries(SYSTEM, account_id=town.account)).items
+    assert (await town.image.house.billing.verify(SYSTEM)).holds
+    paid = [entry.micro for entry in entries if entry.kind is EntryKind.CONTRACT]
+    return sorted(paid), sorted(entry.micro for entry in entries if entry.kind is EntryKind.REFUND)
+
+
+def test_a_window_costs_whether_it_is_used_or_not(tmp_path: Path) -> None:
+    async def story(town: Town) -> None:
+        await town.top_up(10)
+        status, refusal = await town.call("POST", "/reservations", window(town, 2))
+        assert (status, refusal["code"]) == (402, "insufficient_balance")
+        price = refusal["details"]["needed_micro"]
+        assert price == 24 * 23_920_000
+        await town.top_up(10_000)
+        _, unused = await town.call("POST", "/reservations", window(town, 2))
+        assert unused["price_micro"] == price
+        _, longer = await town.call(
+            "PATCH", f"/reservations/{unused['id']}", {"ends_at": stamp(town.clock.now() + 4 * DAY)}
+        )
+        assert longer["state"] == "booked"
+        assert await contracts(town) == ([price, price], [])
+        await town.clock.sleep(2.5 * 86_400)
+        status, over = await town.call("DELETE", f"/reservations/{unused['id']}")
+        assert over["state"] == "cancelled"
+        assert await contracts(town) == ([price, price], []), "its time had begun"
+
+    live(tmp_path, story)
+
+
+def test_a_window_given_up_before_its_start_is_paid_back(tmp_path: Path) -> None:
+    async def story(town: Town) -> None:
+        await town.top_up(10_000)
+        _, held = await town.call("POST", "/reservations", window(town, 2))
+        price = held["price_micro"]
+        await town.call("DELETE", f"/reservations/{held['id']}")
+        assert await contracts(town) == ([price], [price])
+        _, drawn = await town.call("POST", "/reservations", window(town, 3))
+        wish = {**WISH, "gpus": 8, "quote_id": drawn["id"]}
+        status, cluster = await town.call("POST", "/clusters", wish)
+        assert (status, cluster["phase"]) == (201, "scheduled")
+        assert await contracts(town) == ([price, price], [price]), "drawn from, it is paid for already"
+        await town.call("DELETE", f"/clusters/{cluster['id']}")
+        await town.until(f"/clusters/{cluster['id']}", lambda seen: seen is None)
+        assert await contracts(town) == ([price, price], [price, price])
+        _, account = await town.call("GET", "/billing")
+        assert account["balance_micro"] == 10_000 * DOLLAR
+
+    live(tmp_path, story)
+
+
+def test_a_budget_holds_for_what_is_paid_in_advance(tmp_path: Path) -> None:
+    async def story(town: Town) -> None:
+        await town.top_up(10_000)
+        _, projects = await town.call("GET", "/projects")
+        await town.image.house.billing.set_budget(SYSTEM, projects["items"][0]["id"], 100 * DOLLAR)
+        status, refusal = await town.call("POST", "/reservations", window(town, 2))
+        assert (status, refusal["code"]) == (403, "quota_exceeded")
+        assert refusal["details"]["left_micro"] == 100 * DOLLAR
+
+    live(tmp_path, story)

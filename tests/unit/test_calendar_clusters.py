@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from muster.contracts.faults import Fault, FaultKind
 from muster.contracts.store import Find
 from muster.core.capacity.index import CapacityIndex
 from muster.core.capacity.reservations import ReserveAsk
 from muster.core.clusters.commands import UpdateCluster
 from muster.errors import Invalid, NeverFits, NotFound, OutOfStock, WrongPhase
+from muster.model.accounts import SYSTEM
 from muster.model.base import DAY, HOUR, MINUTE
+from muster.model.billing import Usage
 from muster.model.capacity import Booking, ReservationState
 from muster.model.clusters import Billing
 from muster.model.phases import Phase
@@ -243,5 +246,99 @@ def test_the_engine_is_real(tmp_path: Path) -> None:
         b = await cast.create("b", 32, billing=Billing.SCHEDULED, starts_at=now + 5 * HOUR, ends_at=now + 7 * HOUR)
         await cast.create("c", 32)
         await asyncio.gather(cast.until(a, Phase.READY, hours=3), cast.until(b, Phase.READY, hours=6))
+
+    play(tmp_path, story)
+
+
+def test_reserved_in_part_the_rest_is_on_demand(tmp_path: Path) -> None:
+    """The reserved half is a promise; what is above it gives way to others' promises and is metered."""
+
+    async def story(cast: Cast) -> None:
+        made = await cast.create("half", 32, billing=Billing.RESERVED, duration_days=2, reserved_gpus=16)
+        assert (await cast.reservation(made)).hosts == 2
+        await cast.until(made, Phase.READY)
+        usages = await cast.house.store.find(Find(Usage, equals={"resource_id": made.id, "closed_at": None}))
+        assert {(usage.billing, usage.quantity) for usage in usages} == {("reserved", 2), ("on_demand", 2)}
+        with pytest.raises(Invalid, match="reserved"):
+            await cast.house.clusters.update(cast.tenant, made.id, UpdateCluster(gpus=8))
+        await cast.house.clusters.pause(cast.tenant, made.id)
+        while await cast.leases(made):
+            await cast.clock.sleep(5)
+        now = cast.clock.now()
+        await cast.create("window", 16, billing=Billing.SCHEDULED, starts_at=now + DAY, ends_at=now + 2 * DAY)
+        await cast.create("others", 32)
+        back = await cast.house.clusters.resume(cast.tenant, made.id)
+        assert back.spec.workers == 2, "what was promised to it, and no more is free"
+        await cast.until(made, Phase.READY)
+        assert (await cast.house.billing.verify(SYSTEM)).holds
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"reserved_gpus": 8},
+        {"billing": Billing.RESERVED, "duration_days": 1, "reserved_gpus": 4},
+        {"billing": Billing.RESERVED, "duration_days": 1, "reserved_gpus": 24},
+    ],
+)
+def test_a_part_that_makes_no_sense_is_refused(tmp_path: Path, fields: dict[str, Any]) -> None:
+    async def story(cast: Cast) -> None:
+        with pytest.raises(Invalid) as refused:
+            await cast.create("odd", **fields)
+        assert refused.value.field == "reserved_gpus"
+
+    play(tmp_path, story)
+
+
+def test_growth_never_eats_into_a_promise(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        grows = await cast.until(await cast.create("grows", 16), Phase.READY)
+        now = cast.clock.now()
+        window = await cast.create(
+            "window", 32, billing=Billing.SCHEDULED, starts_at=now + 5 * HOUR, ends_at=now + 8 * HOUR
+        )
+        with pytest.raises(OutOfStock, match="promised"):
+            await cast.house.clusters.update(cast.tenant, grows.id, UpdateCluster(gpus=40))
+        await cast.house.clusters.update(cast.tenant, grows.id, UpdateCluster(gpus=32))
+        await cast.until(window, Phase.READY, hours=5)
+
+    play(tmp_path, story)
+
+
+def test_a_single_failure_is_made_up_from_the_spares(tmp_path: Path) -> None:
+    """Spares are kept from everybody but the repairs of what was promised."""
+
+    async def story(cast: Cast) -> None:
+        made = await cast.create("term", 32, billing=Billing.RESERVED, duration_days=2, failover=True)
+        line = (await cast.reservation(made)).line_id
+        await cast.house.reservations.set_policy(SYSTEM, line, share_percent=50, spares=1)
+        await cast.until(made, Phase.READY)
+        with pytest.raises(OutOfStock, match="promised"):
+            await cast.create("greedy", 32)
+        await cast.create("others", 24)
+        host = next(lease.host_id for lease in await cast.leases(made) if lease.slots.bit_count() == 8)
+        await cast.image.desk.inject(Fault(kind=FaultKind.HOST_DEATH, target=host))
+        await cast.until(made, Phase.DEGRADED)
+        await cast.until(made, Phase.READY)
+        assert host not in {lease.host_id for lease in await cast.leases(made)}
+
+    play(tmp_path, story)
+
+
+def test_an_extension_asks_only_for_what_is_new(tmp_path: Path) -> None:
+    """With every host taken, a cluster that has its own may stay as long as nobody else was promised them."""
+
+    async def story(cast: Cast) -> None:
+        made = await cast.create("term", 32, billing=Billing.RESERVED, duration_days=0.25)
+        await cast.create("others", 32)
+        ready = await cast.until(made, Phase.READY)
+        await cast.clock.sleep(700)
+        assert (await cast.reservation(made)).ends_at == ready.ends_at
+        assert {lease.ends_at for lease in await cast.leases(made)} == {ready.ends_at}
+        longer = (ready.ends_at or 0) + DAY
+        await cast.house.clusters.update(cast.tenant, made.id, UpdateCluster(ends_at=longer))
+        assert (await cast.reservation(made)).ends_at == longer
 
     play(tmp_path, story)

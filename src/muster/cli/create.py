@@ -77,6 +77,7 @@ def body_from(file: str | None) -> Thing:
 @click.option("--days", "duration_days", type=float, help="Reserve it for so many days from its being ready.")
 @click.option("--pool", help="Hosts set apart for you, by the pool's name or id.")
 @click.option("--pool-gpus", type=click.IntRange(0), help="So many of its GPUs from the pool; all when not given.")
+@click.option("--reserved-gpus", type=int, help="With --days: reserve only so many of its GPUs; the rest on demand.")
 @click.option("--quote", "quote_id", help="A quote or reservation to draw from, by id.")
 @click.option("--queue", is_flag=True, help="When it is not free now, wait for it.")
 @click.option("--single-node", is_flag=True, help="One instance that is its own controller.")
@@ -112,6 +113,7 @@ def body(session: Session, name: str, flags: dict[str, Any]) -> Thing:
         "ends_at": flags["ends_at"],
         "starts_at": flags["starts_at"],
         "duration_days": flags["duration_days"],
+        "reserved_gpus": flags["reserved_gpus"],
         "billing": billing_of(flags),
         "pool_id": session.client.pools.find(flags["pool"])["id"] if flags["pool"] else None,
         "pool_gpus": flags["pool_gpus"],

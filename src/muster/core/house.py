@@ -116,7 +116,7 @@ def build_house(
         catalog=catalog,
         hosts=HostService(store, clock, entropy, fleet.substrate),
         capacity=capacity,
-        reservations=Reservations(store, clock, entropy, catalog, capacity),
+        reservations=Reservations(store, clock, entropy, catalog, capacity, purse),
         pools=PoolService(store, clock, entropy, capacity),
         access=AccessService(store, clock, entropy, pools),
         volumes=VolumeService(store, clock, entropy, catalog, purse),

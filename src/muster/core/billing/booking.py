@@ -164,8 +164,8 @@ def book_contract(contract: Contract, *, by: str = "system") -> list[Op]:
     return ops
 
 
-def refund_entry(contract: Contract, at: Instant) -> LedgerEntry:
-    """A promise that was not kept is paid back, whole; once, for its id is the contract's."""
+def refund_entry(contract: Contract, because: str, at: Instant) -> LedgerEntry:
+    """A promise that was not kept, or not begun, is paid back, whole; once, for its id is the contract's."""
     return LedgerEntry(
         id=f"refund:{contract.id}",
         account_id=contract.account_id,
@@ -176,6 +176,6 @@ def refund_entry(contract: Contract, at: Instant) -> LedgerEntry:
         micro=contract.micro,
         at=at,
         resource_id=contract.resource_id,
-        memo=f"never became ready: {contract.memo}",
+        memo=f"{because}: {contract.memo}",
         created_at=at,
     )

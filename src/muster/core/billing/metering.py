@@ -17,6 +17,7 @@ from muster.core.billing.booking import closing_ops, refund_entry
 from muster.core.billing.rates import PriceBook
 from muster.model.base import SECOND, Instant
 from muster.model.billing import METERED, ON_DEMAND, POOL, PREEMPTIBLE, Contract, LedgerEntry, Usage, UsageClass
+from muster.model.capacity import Reservation, ReservationState
 from muster.model.catalog import Price
 from muster.model.clusters import Cluster, Node, NodeRole, Share
 from muster.model.phases import PROVISIONING, SERVING, STOPPED, NodePhase, Phase, VolumePhase
@@ -63,6 +64,16 @@ _BILLED_AS: Final = {Share.PREEMPTIBLE: PREEMPTIBLE, Share.POOL: POOL}
 """How workers of another share than the cluster's own are billed."""
 
 
+def given_back_because(cluster: Cluster) -> str:
+    """Why what was paid in advance for it is to be paid back; "" when it is not."""
+    if cluster.spec.billing in METERED:
+        return ""
+    if cluster.phase is Phase.FAILED:
+        return "never became ready"
+    before = [Phase(moved.phase) for moved in cluster.status.history[-2:]]
+    return "given up before it began" if before == [Phase.SCHEDULED, Phase.DELETING] else ""
+
+
 def _node_class(phase: Phase, node: NodePhase) -> UsageClass:
     if phase is Phase.FAILED:
         return UsageClass.FAILED
@@ -102,6 +113,7 @@ class _Seen:
     nodes: dict[str, dict[str, Node]] = field(default_factory=dict)
     volumes: list[Insert | Replace] = field(default_factory=list)
     priced: set[tuple[str, str]] = field(default_factory=set)
+    reservations: list[Reservation] = field(default_factory=list)
 
 
 def _sorted(ops: Sequence[Op]) -> _Seen | None:
@@ -126,10 +138,12 @@ def _sorted(ops: Sequence[Op]) -> _Seen | None:
                 seen.volumes.append(op)  # type: ignore[arg-type]
             case Price():
                 seen.priced.add((noun.item, noun.region))
+            case Reservation():
+                seen.reservations.append(noun)
     return seen
 
 
-_FOLLOWED: Final = frozenset({Cluster, Node, Volume, Price})
+_FOLLOWED: Final = frozenset({Cluster, Node, Volume, Price, Reservation})
 
 
 def _held(cluster: Cluster, nodes: Iterable[Node], at: Instant) -> Held:
@@ -154,6 +168,8 @@ class Meter:
         ops: list[Op] = []
         for op in seen.volumes:
             ops += await self._volume(op)
+        for reservation in seen.reservations:
+            ops += await self._reservation(reservation)
         if seen.priced:
             ops += await self._reckon_anew(seen.priced)
         for id in dict.fromkeys((*seen.clusters, *seen.nodes)):
@@ -182,14 +198,31 @@ class Meter:
         return [*ops, *await self._paid_back(cluster)]
 
     async def _paid_back(self, cluster: Cluster) -> Sequence[Op]:
-        """A cluster fails once, on its first way up: what was paid for it in advance goes back in that batch."""
-        if cluster.phase is not Phase.FAILED or cluster.spec.billing in METERED:
+        """What was paid in advance for a cluster that failed on its first way up, or that was given up before it set
+        out, goes back in the batch that says so."""
+        because = given_back_because(cluster)
+        if not because:
             return ()
-        contract = await self._store.get(Contract, cluster.id)
-        known = await self._store.get(LedgerEntry, f"refund:{cluster.id}")
-        if contract is None or contract.micro <= 0 or known is not None:
+        drawn = await self._store.find(Find(Reservation, equals={"cluster_id": cluster.id}))
+        ids = [cluster.id, *(reservation.id for reservation in drawn)]
+        return await self._refunds(cluster.account_id, ids, because)
+
+    async def _reservation(self, reservation: Reservation) -> Sequence[Op]:
+        """A window cancelled before its start is paid back in that batch; from its start on it costs, used or not."""
+        if reservation.state is not ReservationState.CANCELLED or reservation.updated_at >= reservation.starts_at:
             return ()
-        return [Insert(refund_entry(contract, self._clock.now())), Wake(KIND, cluster.account_id, self._clock.now())]
+        return await self._refunds(reservation.account_id, [reservation.id], "cancelled before its start")
+
+    async def _refunds(self, account_id: str, resource_ids: Sequence[str], because: str) -> Sequence[Op]:
+        now = self._clock.now()
+        contracts = await self._store.find(Find(Contract, one_of={"resource_id": resource_ids}))
+        owed = [
+            contract
+            for contract in contracts
+            if contract.micro > 0 and await self._store.get(LedgerEntry, f"refund:{contract.id}") is None
+        ]
+        entries: list[Op] = [Insert(refund_entry(contract, because, now)) for contract in owed]
+        return [*entries, Wake(KIND, account_id, now)] if entries else ()
 
     async def _live_nodes(self, cluster_id: str) -> list[Node]:
         return await self._store.find(Find(Node, equals={"cluster_id": cluster_id, "gone_at": None}))

@@ -69,6 +69,7 @@ class HousePurse:
             usages = await open_of_account(self._store, account.id)
             funds = funds_of(book.micro if book else 0, usages, await price_book(self._store), now)
             _require(funds, micro, f"it costs {money(micro)}")
+        await self._within_budget(project, micro, now)
         contract = Contract(
             id=agreement.id,
             account_id=project.account_id,
@@ -81,6 +82,14 @@ class HousePurse:
             created_at=now,
         )
         return [*guard, *book_contract(contract, by=by)]
+
+    async def _within_budget(self, project: Project, micro: int, now: Instant) -> None:
+        """A contract is spent in the month in which it is agreed."""
+        budget = await self._store.get(Budget, project.id)
+        if budget is not None:
+            usages = await open_of_account(self._store, project.account_id)
+            prices = await price_book(self._store)
+            await self._require_budget(project, budget, micro, usages, prices, now, says=f"it costs {money(micro)}")
 
     async def _agreed(self, agreement: Agreement, now: Instant) -> int:
         want = agreement.want
@@ -101,6 +110,7 @@ class HousePurse:
         usages: Sequence[Usage],
         prices: PriceBook,
         now: Instant,
+        says: str = "",
     ) -> None:
         so_far = await spent_by_project(self._store, project.id, usages, prices, now)
         left = budget.monthly_micro - so_far
@@ -114,8 +124,8 @@ class HousePurse:
             "needed_micro": cost,
         }
         raise QuotaExceeded(
-            f"the first 24 hours cost {money(cost)}, and the budget of project {project.name} has {money(left)} left "
-            "this month",
+            f"{says or f'the first 24 hours cost {money(cost)}'}, and the budget of project {project.name} has "
+            f"{money(left)} left this month",
             hint="raise the budget, ask for less, or wait for the next month",
             details=details,
         )

@@ -27,6 +27,7 @@ from muster.model.billing import (
     Usage,
     UsageClass,
 )
+from muster.model.capacity import Reservation, ReservationKind, ReservationState
 from muster.model.catalog import Price
 from muster.model.clusters import Cluster, Node, NodeRole
 from muster.model.events import Event
@@ -72,6 +73,7 @@ async def verify(store: Store) -> Verdict:
     await _books_add_up(store, entries, verdict)
     await _charges_are_usage_times_price(store, entries, usages, verdict)
     await _contracts_are_paid(store, entries, verdict)
+    await _promises_are_paid(store, entries, verdict)
     by_resource: dict[str, list[Usage]] = defaultdict(list)
     for usage in usages:
         by_resource[usage.resource_id].append(usage)
@@ -125,6 +127,33 @@ async def _contracts_are_paid(store: Store, entries: Sequence[LedgerEntry], verd
             verdict.wrong(f"contract {contract.id} costs {contract.micro} and was not paid so")
     for id in (*paid, *back):
         verdict.wrong(f"there is no contract {id}, but it was paid, or paid back")
+
+
+async def _promises_are_paid(store: Store, entries: Sequence[LedgerEntry], verdict: Verdict) -> None:
+    """Every promise has its contract, at the price it was given; back goes only what was not begun or not kept."""
+    back = {entry.id.removeprefix("refund:") for entry in entries if entry.kind is EntryKind.REFUND}
+    contracts = {contract.id: contract async for contract in _all(store, Contract)}
+    async for promise in _all(store, Reservation):
+        if promise.kind is ReservationKind.QUOTE:
+            continue
+        contract = contracts.get(promise.id) or contracts.get(promise.cluster_id or "")
+        if contract is None:
+            verdict.wrong(f"reservation {promise.id} is {promise.state} and has no contract")
+            continue
+        if contract.id == promise.id and promise.price_micro not in (None, contract.micro):
+            verdict.wrong(f"reservation {promise.id} was priced {promise.price_micro}, and paid {contract.micro}")
+        cluster = await store.get(Cluster, promise.cluster_id) if promise.cluster_id else None
+        if contract.id in back and not _given_back(promise, cluster):
+            verdict.wrong(f"contract {contract.id} was paid back, though its promise was begun and kept")
+        if contract.id not in back and contract.micro and _given_back(promise, cluster):
+            verdict.wrong(f"contract {contract.id} was not paid back, though its promise was not begun or not kept")
+
+
+def _given_back(promise: Reservation, cluster: Cluster | None) -> bool:
+    if cluster is None:
+        return promise.state is ReservationState.CANCELLED and promise.updated_at < promise.starts_at
+    phases = [moved.phase for moved in cluster.status.history]
+    return "failed" in phases or ("deleting" in phases and "network" not in phases)
 
 
 # --- charges ----------------------------------------------------------------------------------------------------

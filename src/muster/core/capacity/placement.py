@@ -25,7 +25,7 @@ class Ask(NamedTuple):
     avoid: frozenset[str] = frozenset()  # host ids not to use: a repair must not land where it came from
     ends_at: Instant | None = None  # when they will be given back, if that is known
     at: Instant = 0  # when it is asked
-    promised: bool = False  # it was promised these hosts: no other promise stands against it
+    promised: int = 0  # of the nodes, so many were promised to it: no other promise stands against those
     spare: bool = False  # it repairs what was promised: the hosts kept back are for it
     pool_id: str = ""  # hosts set apart, of which it gets
     pool_nodes: int = 0  # so many, beside the others

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from muster.contracts.clock import Clock, Entropy
+from muster.contracts.metering import FREE, Agreement, Purse, Want
 from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Find, Insert, Op, Replace, Store, Wake
 from muster.core.accounts.audit import audit
@@ -65,8 +66,15 @@ class Free(NamedTuple):
 
 class Reservations:
     def __init__(
-        self, store: Store, clock: Clock, entropy: Entropy, catalog: CatalogService, capacity: Capacity
+        self,
+        store: Store,
+        clock: Clock,
+        entropy: Entropy,
+        catalog: CatalogService,
+        capacity: Capacity,
+        purse: Purse = FREE,
     ) -> None:
+        self._purse = purse
         self._store = store
         self._clock = clock
         self._entropy = entropy
@@ -131,10 +139,34 @@ class Reservations:
         ops: list[Op] = [*booked.ops, Insert(reservation), Wake("reservation", reservation.id, due)]
         if once is not None:
             ops.append(Insert(once.record(project.id, "reservation", reservation.id, now)))
+        if kind is not ReservationKind.QUOTE:
+            ops += await self._paid(actor, project, reservation)
         what = "quoted" if kind is ReservationKind.QUOTE else "reserved"
         event = audit(actor, "reservation", what, reservation, at=now, message=described(reservation))
         await self._submit(window.key, Batch(Step.RESERVATION_ACCEPT, ops, [event]))
         return reservation
+
+    async def _paid(
+        self, actor: Actor, project: Project, reservation: Reservation, extended_from: Instant | None = None
+    ) -> Sequence[Op]:
+        """A window held for a tenant is paid for with its promise, drawn from or not; so is each extension."""
+        catalog = await self._catalog.current()
+        shape = catalog.instance_type_for(reservation.gpu_type, reservation.gpus_per_node)
+        whole = extended_from is None
+        agreement = Agreement(
+            id=reservation.id if whole else f"{reservation.id}.{reservation.version}",
+            resource_id=reservation.id,
+            want=Want(shape.id if shape else "", reservation.region, reservation.hosts, "scheduled"),
+            starts_at=reservation.starts_at if extended_from is None else extended_from,
+            ends_at=reservation.ends_at,
+            micro=reservation.price_micro if whole else None,
+            memo=f"reserved {described(reservation)}",
+        )
+        try:
+            return await self._purse.agree(project, agreement, actor.name)
+        except BaseException:
+            self.booker.lost(key_of(reservation))
+            raise
 
     async def promised(
         self,
@@ -298,6 +330,9 @@ class Reservations:
             raise WrongPhase(f"a reservation that is {reservation.state} has no end to move")
         now = self._clock.now()
         moved, ops = await self.moved(reservation, ends_at, now)
+        if ends_at > reservation.ends_at:
+            project = await self._project(actor, reservation.project_id, reservation.gpus)
+            ops += await self._paid(actor, project, moved, reservation.ends_at)
         event = audit(actor, "reservation", "extended", moved, at=now, message=described(moved))
         ops = [*ops, Wake("reservation", id, ends_at)]
         await self._submit(key_of(reservation), Batch(Step.RESERVATION_ACCEPT, ops, [event]))

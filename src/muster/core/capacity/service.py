@@ -137,11 +137,13 @@ class Capacity:
     def _decide(self, ask: Ask) -> Placement | Refusal:
         """Where, unless that would take what is promised to others."""
         answer = self._index.place(ask)
-        if isinstance(answer, Refusal) or ask.promised:
+        if isinstance(answer, Refusal):
             return answer
         for key, hosts in answer.lines:
+            if hosts <= ask.promised:
+                continue
             room = self.room(key, ask.at, ask.ends_at, spare=ask.spare)
-            if hosts and hosts > room:
+            if hosts - ask.promised > room:
                 return self._index.kept_back(ask, key, room)
         return answer
 

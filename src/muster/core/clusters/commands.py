@@ -51,6 +51,7 @@ class CreateCluster(Part, frozen=True, kw_only=True):
     duration_days: float | None = None  # of a reserved cluster: so long from its first being ready
     pool_id: str = ""  # a pool to draw workers from
     pool_gpus: int | None = None  # so many of `gpus` come from it; None = all
+    reserved_gpus: int | None = None  # of a reserved cluster: so many of its GPUs; None = all, the rest is on demand
     quote_id: str = ""  # a quote or reservation to draw from, instead of billing and times
     queue: bool = False  # when it is not free now: wait for it instead of being refused
     failover: bool = False

@@ -35,7 +35,7 @@ from muster.core.clusters.nodes import seat_ops
 from muster.core.clusters.requests import new_request
 from muster.core.clusters.reseat import whole_ask
 from muster.core.clusters.seating import PLACE_TRIES_MAX, Seating
-from muster.core.clusters.terms import check_term, duration_ms, window_end
+from muster.core.clusters.terms import check_term, duration_ms, reserved_workers, window_end
 from muster.core.clusters.windows import NOTHING, Windows, unbound
 from muster.core.guarded import guarded, submit
 from muster.core.idempotency import REPEAT_WINDOW, Once, digest_of
@@ -53,7 +53,7 @@ from muster.errors import (
 from muster.model.accounts import Actor, Project
 from muster.model.base import Instant
 from muster.model.billing import PREEMPTIBLE
-from muster.model.capacity import Reservation
+from muster.model.capacity import Reservation, ReservationKind
 from muster.model.catalog import InstanceType
 from muster.model.clusters import Billing, Cluster, ClusterSpec, ClusterStatus, Moved, Node, Share
 from muster.model.hosts import Lease
@@ -246,7 +246,7 @@ class Creates:
             autoscale=admission.check_autoscale(command.autoscale, shape, workers, command.type, self._orchestrator),
             single_node=command.single_node,
             billing=command.billing,
-            reserved_workers=None if command.billing is Billing.ON_DEMAND else workers,
+            reserved_workers=reserved_workers(command, shape, workers),
             starts_at=command.starts_at,
             begins_at=await self._windows.begins_at(command.starts_at, drawn),
             ends_at=self._ends_at(command),
@@ -337,17 +337,18 @@ class Creates:
     ) -> Sequence[Op]:
         """A reserved or scheduled cluster is paid for as a whole, at a quote's price if it was drawn from one."""
         spec, now = cluster.spec, cluster.created_at
-        if spec.billing is Billing.ON_DEMAND:
+        paid_for = drawn is not None and drawn.kind is ReservationKind.WINDOW
+        if spec.billing is Billing.ON_DEMAND or paid_for:
             return ()
         starts_at = spec.starts_at or now
         agreement = Agreement(
             id=cluster.id,
             resource_id=cluster.id,
-            want=Want(spec.instance_type, spec.region, spec.workers, spec.billing),
+            want=Want(spec.instance_type, spec.region, spec.reserved_workers or spec.workers, spec.billing),
             starts_at=starts_at,
             ends_at=spec.ends_at or starts_at + (spec.duration_ms or 0),
             micro=drawn.price_micro if drawn is not None else None,
-            memo=f"{spec.billing} {spec.workers} x {spec.instance_type}: {cluster.name}",
+            memo=f"{spec.billing} {spec.reserved_workers} x {spec.instance_type}: {cluster.name}",
         )
         return await self._purse.agree(project, agreement, actor.name)
 
@@ -413,5 +414,6 @@ def _wants(command: CreateCluster, spec: ClusterSpec) -> list[Want]:
         Want("volume", mount.new.region or spec.region, mount.new.size_gib) for mount in command.mounts if mount.new
     ]
     lent = [Want(spec.instance_type, spec.region, spec.preemptible_workers, PREEMPTIBLE)]
-    own = wants_of(spec, More(spec.wanted(Share.OWN), spec.pool_workers), command.billing)
+    above = max(0, spec.wanted(Share.OWN) - (spec.reserved_workers or 0))
+    own = wants_of(spec, More(above, spec.pool_workers), Billing.ON_DEMAND)
     return [*own, *(lent if spec.preemptible_workers else ()), *volumes]

@@ -12,9 +12,10 @@ from muster.core.capacity.placement import Ask, Grant, Placement
 from muster.core.clusters.nodes import Seat, free_ordinals, seat
 from muster.core.clusters.snapshot import ClusterView
 from muster.core.clusters.terms import held_until
+from muster.errors import Invalid
 from muster.model.base import Instant
 from muster.model.catalog import InstanceType
-from muster.model.clusters import Billing, Cluster, Node, NodeRole, Repair, Share
+from muster.model.clusters import Billing, Cluster, ClusterSpec, Node, NodeRole, Repair, Share
 
 CONTROL = (NodeRole.CONTROLLER, NodeRole.LOGIN)
 
@@ -30,7 +31,7 @@ def whole_ask(cluster: Cluster, shape: InstanceType | None, now: Instant) -> Ask
         control=0 if spec.single_node else len(CONTROL),
         ends_at=held_until(cluster),
         at=now,
-        promised=spec.billing is not Billing.ON_DEMAND,
+        promised=promised_workers(spec),
         pool_id=spec.pool_id or "",
         pool_nodes=spec.pool_workers,
     )
@@ -40,6 +41,23 @@ def worker_grants(placement: Placement) -> list[tuple[Grant, Share]]:
     """What workers were granted, by the share they are held for."""
     own = [(grant, Share.OWN) for grant in placement.workers]
     return own + [(grant, Share.POOL) for grant in placement.pooled]
+
+
+def promised_workers(spec: ClusterSpec) -> int:
+    """How many of its workers its reservation is for; those above are on demand."""
+    if spec.billing is Billing.ON_DEMAND:
+        return 0
+    return spec.workers if spec.reserved_workers is None else min(spec.workers, spec.reserved_workers)
+
+
+def check_not_below_promise(spec: ClusterSpec, workers: int) -> None:
+    promised = promised_workers(spec)
+    if workers < promised:
+        raise Invalid(
+            f"{promised} of its nodes are reserved and paid for until its end",
+            field="gpus",
+            hint="delete it when none of them is needed",
+        )
 
 
 def whole_seats(

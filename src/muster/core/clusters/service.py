@@ -36,7 +36,7 @@ from muster.core.clusters.loans import loan_fields, loan_wakes, waits_for_lent
 from muster.core.clusters.mounts import attach_ops, detach_ops
 from muster.core.clusters.nodes import seat_ops
 from muster.core.clusters.requests import new_request
-from muster.core.clusters.reseat import whole_ask
+from muster.core.clusters.reseat import check_not_below_promise, promised_workers, whole_ask
 from muster.core.clusters.seating import PLACE_TRIES_MAX, Seating
 from muster.core.clusters.sizes import autoscaled, drawn, lent
 from muster.core.clusters.snapshot import ClusterView, load_mounts, load_view
@@ -57,7 +57,7 @@ from muster.errors import (
 )
 from muster.model.accounts import Actor
 from muster.model.base import Instant, changed
-from muster.model.clusters import AccessFacts, Billing, Cluster, ClusterSpec, Node, NodeRole
+from muster.model.clusters import AccessFacts, Billing, Cluster, ClusterSpec, Node, NodeRole, Share
 from muster.model.phases import SERVING, NodePhase, Phase
 
 TARGETS_MAX = 1_000
@@ -168,6 +168,7 @@ class ClusterService(Views):
             raise Invalid(
                 "another end and more nodes are two wishes", field="ends_at", hint="ask for one, then the other"
             )
+        check_not_below_promise(cluster.spec, workers)
         if workers != cluster.spec.workers and cluster.phase not in SERVING:
             raise WrongPhase(f"a cluster that is {cluster.phase} cannot be resized", hint="wait until it is ready")
         if command.config is not None:
@@ -230,8 +231,8 @@ class ClusterService(Views):
         """Quota, then balance, for so many more workers; what guards them in the batch."""
         project = await self._seating.project(cluster.project_id)
         guard = await self._seating.quota_guard(project, (more.own + more.pooled) * gpus)
-        billing = spec.billing if spec.reserved_workers is None else Billing.ON_DEMAND
-        await self._purse.require(project, wants_of(spec, more, billing))
+        above = max(0, spec.wanted(Share.OWN) - promised_workers(spec))
+        await self._purse.require(project, wants_of(spec, More(min(more.own, above), more.pooled), Billing.ON_DEMAND))
         return guard
 
     async def _seat_and_wish(
@@ -303,6 +304,14 @@ class ClusterService(Views):
         gpus = view.instance_type.gpus if view.instance_type else admission.WHOLE_HOST_GPUS
         guard = await self._admitted(cluster, spec, More(spec.workers - spec.pool_workers, spec.pool_workers), gpus)
         ask = whole_ask(cluster, view.instance_type, self._clock.now())
+        try:
+            return await self._seat_and_wish(actor, view, ask, "resume", spec=spec, guard=guard)
+        except OutOfStock:
+            if not 0 < ask.promised < ask.nodes:
+                raise
+        # What is above its reservation is not free now; that holds up nothing of what was promised.
+        spec = msgspec.structs.replace(spec, workers=ask.promised)
+        ask = ask._replace(nodes=ask.promised)
         return await self._seat_and_wish(actor, view, ask, "resume", spec=spec, guard=guard)
 
     async def restart(

@@ -12,6 +12,7 @@ from muster.core.clusters.commands import CreateCluster
 from muster.core.moments import said_at
 from muster.errors import Invalid
 from muster.model.base import DAY, HOUR, MINUTE, Instant
+from muster.model.catalog import InstanceType
 from muster.model.clusters import Billing, Cluster, ClusterSpec
 
 PROVISION_LIMIT: Final = 4 * HOUR
@@ -27,6 +28,8 @@ def check_term(command: CreateCluster, now: Instant) -> None:
         raise Invalid("the cluster would end before it began", field="ends_at")
     if command.duration_days is not None and not 0 < command.duration_days <= DURATION_DAYS_MAX:
         raise Invalid(f"duration_days must be between 1 and {DURATION_DAYS_MAX}", field="duration_days")
+    if command.reserved_gpus and (command.quote_id or command.billing is not Billing.RESERVED):
+        raise Invalid("only a reserved cluster may be reserved in part", field="reserved_gpus")
     if command.quote_id:
         return
     if command.billing is Billing.RESERVED and command.duration_days is None:
@@ -35,6 +38,21 @@ def check_term(command: CreateCluster, now: Instant) -> None:
         _check_window(command, now)
     elif command.starts_at is not None:
         raise Invalid("only scheduled capacity has a start", field="starts_at", hint="say billing: scheduled")
+
+
+def reserved_workers(command: CreateCluster, shape: InstanceType, workers: int) -> int | None:
+    """How many of its workers its contract pays for; None when none does."""
+    if command.billing is Billing.ON_DEMAND:
+        return None
+    if not command.reserved_gpus:
+        return workers
+    reserved, rest = divmod(command.reserved_gpus, shape.gpus)
+    if rest or not 0 < reserved <= workers:
+        raise Invalid(
+            f"reserved_gpus must be a multiple of {shape.gpus} and at most {workers * shape.gpus}",
+            field="reserved_gpus",
+        )
+    return reserved
 
 
 def _check_window(command: CreateCluster, now: Instant) -> None:

@@ -19,6 +19,7 @@ from muster.core.capacity.reservations import Reservations, key_of
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
 from muster.core.clusters.commands import CreateCluster
+from muster.core.clusters.reseat import promised_workers
 from muster.core.clusters.terms import PROVISION_LIMIT
 from muster.core.moments import said_at
 from muster.errors import Invalid, NotFound, WrongPhase
@@ -109,7 +110,8 @@ class Windows:
         now, key = cluster.created_at, await self._reservations.booker.key(spec.region, spec.gpu_type, gpus)
         if spec.billing is Billing.RESERVED:
             until = now + PROVISION_LIMIT + (spec.duration_ms or 0)
-            ask, starts_at, kind = WindowAsk(key, spec.workers, now, until), now, ReservationKind.TERM
+            hosts = promised_workers(spec)
+            ask, starts_at, kind = WindowAsk(key, hosts, now, until), now, ReservationKind.TERM
         else:
             starts_at, kind = spec.starts_at or now, ReservationKind.WINDOW
             ask = WindowAsk(key, spec.workers, spec.begins_at or starts_at, spec.ends_at or starts_at)

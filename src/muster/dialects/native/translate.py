@@ -171,6 +171,7 @@ _SPOKEN: Final = (
     "image_id",
     "billing",
     "pool_id",
+    "reserved_workers",
     "failover",
     "paused",
     "deletion_protection",

@@ -295,6 +295,7 @@ class Cluster(View, frozen=True, kw_only=True):
     pool_gpus: int
     image_id: str
     billing: Billing
+    reserved_workers: int | None
     starts_at: Stamp | None
     ends_at: Stamp | None
     failover: bool

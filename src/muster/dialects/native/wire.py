@@ -249,6 +249,7 @@ class NewCluster(Body, frozen=True, kw_only=True):
     duration_days: Annotated[float, Meta(gt=0, le=365)] | None = None
     pool_id: Id = ""
     pool_gpus: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    reserved_gpus: Gpus | None = None
     quote_id: Id = ""
     queue: bool = False
     failover: bool = False

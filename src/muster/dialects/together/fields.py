@@ -65,7 +65,7 @@ REQUESTS: Final[tuple[Section, ...]] = (
             spoken duration_days: RESERVED: 1 to 90, from its first Ready on; ON_DEMAND: it ends by itself after these
             spoken reservation_start_time: SCHEDULED_CAPACITY only: when it is to be Ready; at once unless said
             spoken reservation_end_time: SCHEDULED_CAPACITY only, and required there
-            refused num_reserved_gpus: num_gpus and 0 pass: a new cluster is reserved as a whole
+            spoken num_reserved_gpus: RESERVED only: so many are paid for in advance, the rest on demand; 0 = all
             spoken shared_volume: made in the same step as the cluster and mounted (/home on SLURM)
             spoken volume_id: an existing volume of the project and region, mounted
             spoken auto_scale: jobs that wait for GPUs grow it, idle workers leave; num_gpus stays what it was

@@ -31,6 +31,7 @@ class Term(NamedTuple):
     billing: Billing = Billing.ON_DEMAND
     lasts_ms: Instant | None = None
     duration_days: float | None = None
+    reserved_gpus: int | None = None
     starts_at: Instant | None = None
     ends_at: Instant | None = None
 
@@ -48,9 +49,11 @@ def new_term(said: wire.NewCluster, gpus: int) -> Term:
     billing = word(said.billing_type or "", BILLING, "billing_type")
     if billing is Billing.ON_DEMAND:
         return Term(lasts_ms=_on_demand(said))
-    _check_share(said.num_reserved_gpus, gpus)
+    share = _share(said.num_reserved_gpus, gpus)
     if billing is Billing.RESERVED:
-        return _reserved(said)
+        return _reserved(said)._replace(reserved_gpus=share)
+    if share is not None:
+        raise Invalid("SCHEDULED_CAPACITY is reserved as a whole", field="num_reserved_gpus")
     return _scheduled(said)
 
 
@@ -97,18 +100,11 @@ def _check_no_window(said: wire.NewCluster) -> None:
             raise Invalid(f"{field} is only for SCHEDULED_CAPACITY clusters", field=field)
 
 
-def _check_share(reserved: int | None, gpus: int) -> None:
-    """Absent or 0 means all of them."""
-    if not reserved:
-        return
-    if whole_nodes(reserved, "num_reserved_gpus") > gpus:
+def _share(reserved: int | None, gpus: int) -> int | None:
+    """How many are reserved, when that is not all of them; absent or 0 means all."""
+    if reserved and whole_nodes(reserved, "num_reserved_gpus") > gpus:
         raise Invalid("num_reserved_gpus cannot be more than num_gpus", field="num_reserved_gpus")
-    if reserved < gpus:
-        raise Unsupported(
-            f"a new cluster is reserved as a whole; {reserved} of {gpus} GPUs cannot be",
-            field="num_reserved_gpus",
-            hint="Create it with that many, then update num_gpus: what is above is on demand",
-        )
+    return reserved if reserved and reserved < gpus else None
 
 
 # --- update ---------------------------------------------------------------------------------------------------------

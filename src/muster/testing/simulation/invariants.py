@@ -200,8 +200,8 @@ async def everything_settles(outside: Outside) -> Broken:
     for cluster in await outside.store.find(Find(Cluster)):
         wants_host = cluster.status.waiting_for.startswith("a host to replace")
         stuck = wants_host and cluster.stuck_since(outside.now)
-        if cluster.phase is Phase.QUEUED and cluster.status.waiting_for.startswith("hosts: "):
-            continue  # by choice
+        if cluster.phase is Phase.QUEUED and "promised to reservations" in cluster.status.waiting_for:
+            continue
         if cluster.phase is Phase.SCHEDULED and (cluster.spec.begins_at or 0) > outside.now:
             continue
         if cluster.phase not in rest and not stuck and not await _waits_in_vain(outside, cluster):

@@ -269,10 +269,10 @@ def reserves_everything(_: Any) -> Any:
 
 
 def cannot_wait(original: Any) -> Any:
-    def plan(snapshot: Any, sight: Any, now: int) -> Any:
-        step = original(snapshot, sight, now)
-        early = isinstance(step, planning.WaitFor) and step.because == "its window to begin"
-        return planning.TakeSeats("why wait") if early else step
+    def plan(*seen: Any) -> Any:
+        step = original(*seen)
+        early = isinstance(step, deeds.WaitFor) and step.because == "its window to begin"
+        return deeds.TakeSeats("why wait") if early else step
 
     return plan
 

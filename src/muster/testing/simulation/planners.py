@@ -53,8 +53,13 @@ class Planner(Tenant):
         await self._new(billing="scheduled", starts_at=iso(starts_at), ends_at=iso(starts_at + lasts))
 
     async def _reserve_cluster(self) -> None:
-        """For some minutes after it is ready, or for days."""
-        await self._new(billing="reserved", duration_days=self.pick((0.007, 0.01, 3)))
+        """For some minutes after it is ready, or for days; sometimes only half of it."""
+        await self._new(
+            billing="reserved",
+            duration_days=self.pick((0.007, 0.01, 3)),
+            gpus=16,
+            reserved_gpus=self.pick((8, 16, 16)),
+        )
 
     async def _wait_in_line(self) -> None:
         await self._new(queue=True, ends_at=iso(self._soon()))

@@ -47,6 +47,19 @@ async def reserved(s: Story) -> None:
     await s.gone(s.clusters.retrieve, made.cluster_id)
 
 
+async def reserved_in_part(s: Story) -> None:
+    args = create_args("part", num_gpus=24, billing_type="RESERVED", duration_days=1, num_reserved_gpus=16)
+    made = whole(await s.call(s.clusters.create, **args))
+    assert (made.num_gpus, made.num_reserved_gpus) == (24, 16)
+    seen = whole(await s.ready(made.cluster_id))
+    assert len(seen.gpu_worker_nodes) == 3
+    assert "reserved" in await refused(s, made.cluster_id, num_gpus=8)
+    less = whole(await s.call(s.clusters.update, made.cluster_id, num_gpus=16))
+    assert (less.num_gpus, less.num_reserved_gpus) == (16, 16)
+    await s.call(s.clusters.delete, made.cluster_id)
+    await s.gone(s.clusters.retrieve, made.cluster_id)
+
+
 async def scheduled(s: Story) -> None:
     start = datetime.now(UTC).replace(microsecond=0) + 5 * DAY
     window = {"reservation_start_time": start, "reservation_end_time": start + DAY}
@@ -87,6 +100,7 @@ async def on_demand(s: Story) -> None:
 
 async def story(s: Story) -> None:
     await reserved(s)
+    await reserved_in_part(s)
     await scheduled(s)
     await from_now_on(s)
     await on_demand(s)
