@@ -307,6 +307,21 @@ def test_growth_never_eats_into_a_promise(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+def test_who_stays_longer_does_not_eat_into_a_promise(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        now = cast.clock.now()
+        brief = await cast.until(await cast.create("brief", 40, ends_at=now + 3 * HOUR), Phase.READY)
+        window = await cast.create(
+            "window", 32, billing=Billing.SCHEDULED, starts_at=now + 5 * HOUR, ends_at=now + 8 * HOUR
+        )
+        with pytest.raises(OutOfStock, match="promised"):
+            await cast.house.clusters.update(cast.tenant, brief.id, UpdateCluster(ends_at=now + 6 * HOUR))
+        await cast.house.clusters.update(cast.tenant, brief.id, UpdateCluster(ends_at=now + 4 * HOUR))
+        await cast.until(window, Phase.READY, hours=5)
+
+    play(tmp_path, story)
+
+
 def test_a_single_failure_is_made_up_from_the_spares(tmp_path: Path) -> None:
     """Spares are kept from everybody but the repairs of what was promised."""
 

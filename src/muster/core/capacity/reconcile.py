@@ -16,7 +16,7 @@ from muster.model.accounts import SYSTEM
 from muster.model.base import DAY, Instant, changed
 from muster.model.capacity import Reservation, ReservationState
 from muster.model.clusters import Cluster
-from muster.model.hosts import Lease
+from muster.model.hosts import ANY_TIME, Lease
 from muster.model.phases import Phase
 
 
@@ -47,7 +47,7 @@ class ReservationReconciler:
             after, ops = await self._reservations.moved(reservation, ends_at, now)
             # What is known of its hosts follows, or they would stand in the way of its own extension.
             leases = await self._store.find(Find(Lease, equals={"cluster_id": reservation.cluster_id}))
-            ops += (Replace(changed(lease, ends_at=ends_at)) for lease in leases)
+            ops += (Replace(changed(lease, ends_at=ends_at)) for lease in leases if lease.ends_at != ANY_TIME)
             await self._record(claim, after, ops, "trimmed", now)
             return Advance("what was not needed is given back")
         return Wait("its time", min(now + DAY, reservation.expires_at or max(now + 1, reservation.ends_at)))

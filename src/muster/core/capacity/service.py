@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Final, NamedTuple, NoReturn
 
 from muster.contracts.store import CapacityChange, Find, Op, Store
-from muster.core.capacity.calendar import HORIZON, end_cell, first_cell
+from muster.core.capacity.calendar import CELL, HORIZON, end_cell, first_cell
 from muster.core.capacity.index import CapacityIndex, Stock
 from muster.core.capacity.lines import KnownLine, Lines
 from muster.core.capacity.placement import Ask, Grant, LineKey, Placement, Refusal, Why
 from muster.core.capacity.waiting import Patience, Waiting, starters
+from muster.core.moments import said_at
 from muster.errors import NeverFits, OutOfStock, Protected, Unavailable
 from muster.model.base import Instant
 from muster.model.hosts import Host, Lease, Pool
@@ -155,6 +156,22 @@ class Capacity:
         line.grid.forget_before(first_cell(at))
         until = first_cell(at) + HORIZON if ends_at is None else end_cell(ends_at)
         return line.grid.room(first_cell(at), until) + (line.grid.spares if spare else 0)
+
+    async def kept(self, hosts: Mapping[LineKey, int], since: Instant, until: Instant) -> list[Op]:
+        """What guards, in its batch, that hosts held up to one instant are held up to another; raises `OutOfStock`
+        where they are promised to others by then."""
+        await self.sync()
+        for key, held in hosts.items():
+            line = await self.lines.known(key, self._index, fresh=True)
+            room = line.grid.room(end_cell(since), end_cell(until)) if line.row.guarded else HORIZON
+            if held > room:
+                raise OutOfStock(
+                    f"{held} hosts of {key.gpu_type} would be held until {said_at(until)}; all but {max(0, room)} of "
+                    f"those left in {key.region} are promised to reservations by then",
+                    field="ends_at",
+                    hint=f"it may stay until {said_at(end_cell(since) * CELL)}",
+                )
+        return self.lines.guard(hosts)
 
     def _lines_known(self, ask: Ask) -> bool:
         keys = self._index.keys_for(ask.region, ask.gpu_type, ask.gpus_per_node)

@@ -6,6 +6,7 @@ the cluster's own change, so that a promise and its cluster are never apart.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from muster.model.accounts import Actor, Project
 from muster.model.base import Instant, changed
 from muster.model.capacity import Booking, Reservation, ReservationKind, ReservationState
 from muster.model.clusters import Billing, Cluster, ClusterSpec
-from muster.model.hosts import ANY_TIME, Lease
+from muster.model.hosts import ANY_TIME, Host, Lease
 
 
 class Window(NamedTuple):
@@ -188,10 +189,9 @@ class Windows:
         return [] if reservation is None else [Wake("reservation", reservation.id, self._clock.now())]
 
     def doubt(self, cluster: Cluster) -> None:
-        """A batch that may have moved its promise was refused: read the line again."""
-        if cluster.spec.billing is not Billing.ON_DEMAND:
-            here = (cluster.region, cluster.spec.gpu_type)
-            self._capacity.lines.doubt(key for key in self._capacity.line_keys() if key[:2] == here)
+        """A batch that may have moved its promise, or its end, was refused: read the line again."""
+        here = (cluster.region, cluster.spec.gpu_type)
+        self._capacity.lines.doubt(key for key in self._capacity.line_keys() if key[:2] == here)
 
     async def moved_ops(self, cluster: Cluster, spec: ClusterSpec) -> list[Op]:
         """Another end: the promise follows it, and so does what is known of its hosts."""
@@ -207,7 +207,20 @@ class Windows:
             _, ops = await self._reservations.moved(reservation, spec.ends_at, self._clock.now())
         leases = await self._store.find(Find(Lease, equals={"cluster_id": cluster.id}))
         own = [lease for lease in leases if lease.ends_at != ANY_TIME]
-        return [*ops, *(Replace(changed(lease, ends_at=spec.ends_at)) for lease in own)]
+        guard = await self._held_longer(cluster, own, spec.ends_at)
+        moved = [Replace(changed(lease, ends_at=spec.ends_at)) for lease in own]
+        return [*(ops or guard), *moved]  # a promise that moves guards its line itself
+
+    async def _held_longer(self, cluster: Cluster, leases: list[Lease], until: Instant) -> list[Op]:
+        """What it holds it may hold for longer only where nobody else was promised it."""
+        if cluster.ends_at is None or until <= cluster.ends_at:
+            return []
+        ids = sorted({lease.host_id for lease in leases})
+        hosts = await self._store.find(Find(Host, one_of={"id": ids})) if ids else []
+        lines = Counter(
+            LineKey(host.region, host.gpu_type, host.slots, host.pool_id or "") for host in hosts if host.gpu_type
+        )
+        return await self._capacity.kept(lines, cluster.ends_at, until)
 
     async def _booking(self, reservation: Reservation) -> Booking:
         booking = await self._store.get(Booking, reservation.booking_id)

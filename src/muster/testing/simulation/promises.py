@@ -7,18 +7,18 @@ since is bad luck, not a promise too many.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Final, TypeAlias
+from typing import Final
 
-from muster.contracts.store import Find
+from muster.contracts.store import Find, Store
+from muster.core.capacity.placement import LineKey
 from muster.model.base import HOUR, Instant
 from muster.model.capacity import Booking, CalendarLine, Reservation
 from muster.model.clusters import Billing, Cluster
-from muster.model.hosts import Host, Lease
+from muster.model.hosts import ANY_TIME, Host, Lease
 from muster.model.phases import Phase
 from muster.testing.simulation.outside import Broken, Outside
 
 FOREVER: Final = 1 << 60
-Shape: TypeAlias = tuple[str, str, int]
 
 
 class Sheet:
@@ -49,13 +49,12 @@ class Sheet:
         return len(others) + own + standing
 
 
-async def sheets(outside: Outside) -> list[Sheet]:
-    store = outside.store
+async def sheets(store: Store, now: Instant) -> list[Sheet]:
+    """What is lent until it is asked back stands against no promise, and is not counted."""
     found = {line.id: Sheet(line) for line in await store.find(Find(CalendarLine, equals={"guarded": True}))}
-    by_shape: dict[Shape, Sheet] = {(s.line.region, s.line.gpu_type, s.line.slots): s for s in found.values()}
     of_host: dict[str, Sheet] = {}
     for host in await store.find(Find(Host)):
-        sheet = by_shape.get((host.region, host.gpu_type, host.slots))
+        sheet = found.get(LineKey(host.region, host.gpu_type, host.slots, host.pool_id or "").id)
         if sheet is not None:
             of_host[host.id] = sheet
             sheet.hosts.add(host.id)
@@ -63,8 +62,8 @@ async def sheets(outside: Outside) -> list[Sheet]:
     for booking in await store.find(Find(Booking)):
         found[booking.line_id].bookings.append((booking, owners.get(booking.id)))
     for lease in await store.find(Find(Lease)):
-        if lease.host_id in of_host:
-            _hold(of_host[lease.host_id], lease, outside.now)
+        if lease.host_id in of_host and lease.ends_at != ANY_TIME:
+            _hold(of_host[lease.host_id], lease, now)
     return list(found.values())
 
 
@@ -77,7 +76,7 @@ def _hold(sheet: Sheet, lease: Lease, now: Instant) -> None:
 
 async def promises_fit(outside: Outside) -> Broken:
     """At no instant are more hosts held and promised together than there are."""
-    for sheet in await sheets(outside):
+    for sheet in await sheets(outside.store, outside.now):
         for at in sheet.instants(outside.now):
             if sheet.load(at) > len(sheet.hosts):
                 return f"{sheet.line.id} has {len(sheet.hosts)} hosts and owes {sheet.load(at)} at {at}"
@@ -86,7 +85,7 @@ async def promises_fit(outside: Outside) -> Broken:
 
 async def windows_within_share(outside: Outside) -> Broken:
     """At no instant do windows together promise more than the share that may be reserved."""
-    for sheet in await sheets(outside):
+    for sheet in await sheets(outside.store, outside.now):
         most = len(sheet.hosts) * sheet.line.share_percent // 100
         for at in sheet.instants(outside.now):
             if sheet.promised(at) > most:
