@@ -169,7 +169,7 @@ class History:
 
     # --- the founding: what an operator does on the first day -----------------------------------------------------
 
-    async def _found(self) -> list[Tenant | Elastic | Operator]:
+    async def _found(self) -> list[Tenant | Operator]:
         image = self._boot(0, calm=True)
         house = image.house
         await house.catalog.put_all(SYSTEM, demo_catalog(self._clock.now()))
@@ -180,9 +180,7 @@ class History:
             await house.billing.top_up(SYSTEM, account.id, credit)
             await house.catalog.put_all(SYSTEM, soaring(await house.billing.prices(), self._clock.now()))
         _, secret = await house.accounts.create_key(SYSTEM, name="operator", role=Role.OPERATOR)
-        people: list[Tenant | Elastic | Operator] = [
-            self._person(Operator, "operator", secret)
-        ] * self._plot.operators
+        people: list[Tenant | Operator] = [self._person(Operator, "operator", secret)] * self._plot.operators
         tenants = [(User, f"user{n}") for n in range(self._plot.users)]
         for kind, name in (*tenants, *((Planner, f"planner{n}") for n in range(self._plot.planners))):
             project = await house.accounts.create_project(SYSTEM, account_id=account.id, name=name)
