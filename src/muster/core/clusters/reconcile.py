@@ -385,9 +385,7 @@ class ClusterReconciler:
     @_perform.register
     async def _(self, step: deeds.SeatMore, turn: Turn) -> Outcome:
         cluster, shape = turn.cluster, turn.snapshot.view.instance_type
-        ask = whole_ask(cluster, shape, turn.now)._replace(
-            nodes=step.workers, control=0, pool_nodes=0, promised=False
-        )
+        ask = whole_ask(cluster, shape, turn.now)._replace(nodes=step.workers, control=0, pool_nodes=0, promised=0)
         try:
             placement = await self._capacity.place(ask)
         except (OutOfStock, NeverFits) as error:
