@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -10,8 +11,11 @@ from typing import Any
 
 import pytest
 
-from muster.testing.local import PATIENCE_SECONDS, residue
+from muster.contracts.orchestrator import Standing
+from muster.model.clusters import Autoscale
+from muster.testing.local import PATIENCE_SECONDS, fleet, residue
 from muster.testing.local_server import LocalServer
+from muster.testing.local_slurm import SlurmCluster, slurm
 
 pytestmark = pytest.mark.usefixtures("machine")
 HASTY = ("--autoscale-idle-seconds", "6", "--autoscale-cool-down-seconds", "2")
@@ -58,6 +62,28 @@ class Demo:
     def workers(self) -> list[str]:
         nodes = self.shown()["nodes"]
         return [node["name"] for node in nodes if node["role"] == "worker" and node["phase"] == "running"]
+
+
+@pytest.mark.parametrize("most", [4, 0])
+def test_another_limit_costs_no_running_job(tmp_path: Path, most: int) -> None:
+    """Slurm is told of nodes that may come; told otherwise, it forgets neither those that are there nor GPUs."""
+
+    async def story() -> None:
+        async with fleet(tmp_path) as running, slurm(running) as orchestrator:
+            cluster = SlurmCluster(running, "alpha", orchestrator)
+            cluster.autoscale = None if most else Autoscale(max_workers=3)
+            await cluster.converge(1)
+            await cluster.until_standing("worker-0", Standing.IDLE)
+            job = await cluster.says("login", "sbatch --parsable --gpus=1 --wrap 'sleep 600'")
+            await cluster.until_standing("worker-0", Standing.BUSY)
+            cluster.autoscale = Autoscale(max_workers=most) if most else None
+            assert not (await cluster.converge()).failed
+            assert await cluster.says("login", f"squeue -h -j {job} -o %T:%N") == "RUNNING:worker-0"
+            wider = await cluster.run("login", "sbatch --gpus=4 --wrap true")
+            assert (wider.code == 0) == bool(most), "what could never run is refused, what could one day waits"
+            assert await cluster.says("login", "srun --gpus=1 sh -c 'echo $CUDA_VISIBLE_DEVICES'") in ("0", "1")
+
+    asyncio.run(story())
 
 
 def test_jobs_grow_it_and_idleness_shrinks_it(server: LocalServer) -> None:

@@ -17,7 +17,7 @@ from muster.contracts.orchestrator import Member, Progress, Standing, Target
 from muster.contracts.substrate import FabricWish, Fence, NodeWish, Power
 from muster.hostd.state import NodeRecord
 from muster.model.access import Rule
-from muster.model.clusters import ClusterConfig, ClusterSpec, ClusterType, Mount
+from muster.model.clusters import Autoscale, ClusterConfig, ClusterSpec, ClusterType, Mount
 from muster.orchestrators.slurm import SlurmOrchestrator
 from muster.testing.local import PATIENCE_SECONDS, Fleet, node_wish
 
@@ -39,6 +39,7 @@ class SlurmCluster:
         self.boots: dict[str, int] = {}
         self.shm_gib = 16
         self.control: tuple[str, ...] = ("controller", "login")
+        self.autoscale: Autoscale | None = None
 
     @property
     def fence(self) -> Fence:
@@ -77,6 +78,7 @@ class SlurmCluster:
             instance_type=f"{GPUS}xH100_SXM",
             workers=len(self.workers),
             image_id="image",
+            autoscale=self.autoscale,
             config=self.config,
         )
         return Target(

@@ -75,8 +75,9 @@ accounting() { # the database, then slurmdbd: both before slurmctld looks for th
 if [[ $roles == *" controller "* ]]; then
   digest=$(<$C/slurm.digest)
   [[ ! -e $C/slurm/slurmdbd.conf ]] || accounting
-  # where accounting goes is read at the start only
-  storage=$(<$C/slurm/slurm.conf); storage=${storage#*AccountingStorageType=}; storage=${storage%%$'\n'*}
+  # where accounting goes is read at the start only; and nodes named anew by a reconfigure would cost the others
+  conf=$(<$C/slurm/slurm.conf); storage=${conf#*AccountingStorageType=}; storage=${storage%%$'\n'*}
+  if [[ $conf == *$'\n'NodeName=* ]]; then conf=${conf#*$'\n'NodeName=}; storage+=" ${conf%%$'\n'*}"; fi
   before=$storage; [[ -r /run/slurm-storage ]] && before=$(</run/slurm-storage)
   end_controller() { # its state is kept, and jobs run on
     scontrol shutdown slurmctld
