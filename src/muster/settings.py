@@ -181,7 +181,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         86_400,
         "How long jobs on preemptible GPUs are told before their node is taken back.",
     ),
-    _number("leaf_patience_minutes", "120", "minutes", 0, 2_880, "How long a gang that waits may wait for one leaf."),
+    _number("leaf_patience_minutes", "240", "minutes", 0, 2_880, "How long a gang that waits may wait for one leaf."),
     _number("event_retention_days", "90", "days", 1, 36_500, "How long the event log is kept."),
     Setting(
         "object_storage",

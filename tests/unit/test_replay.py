@@ -10,15 +10,29 @@ import pytest
 from click.testing import CliRunner
 
 from muster.cli.replay import replay
+from muster.clock import SeededEntropy
 from muster.core.capacity.index import CapacityIndex
 from muster.core.capacity.placement import Ask, Placement, Refusal
 from muster.core.capacity.waiting import Patience
-from muster.core.replay.figures import figures, promise_figures
+from muster.core.replay.figures import figures, lent_figures, promise_figures
 from muster.core.replay.play import Played, Windows, play, promise
+from muster.core.replay.reclaim import play_lent
 from muster.core.replay.trace import fleet_of_topology, read_trace, regular_fleet
 from muster.errors import Invalid
 from muster.model.base import HOUR, SECOND
 
+FIGURES = [
+    "utilisation",
+    "busy_while_queued",
+    "mean_wait_h",
+    "p95_wait_h",
+    "weighted_wait_h",
+    "multi_host_wait_h",
+    "one_leaf_share",
+    "reserved_share",
+    "lost_share",
+    "fairness",
+]
 HEADER = "submit_time,duration,gpus,type,tenant\n"
 
 
@@ -80,6 +94,27 @@ def test_windows_are_promised_until_an_hour_is_full(tmp_path: Path) -> None:
     assert promise(jobs, 2, Windows(lead=0, slack=HOUR)).accepted == 3
 
 
+def test_lent_hosts_are_taken_back_from_whoever_loses_least_and_begins_anew(tmp_path: Path) -> None:
+    """Two hosts: both are lent, to one that began early and one that began late; then one with right of way comes."""
+    rows = ((0, 7200, 8), (3600, 7200, 8), (5400, 3600, 8))
+    jobs = read_trace(trace(tmp_path, *rows))
+    lent = play_lent(jobs, 2, 0.5, seed_that_lends(True, True, False))
+    assert [one.started for one in lent.played.outcomes] == [0, 7200 * SECOND, 5400 * SECOND]
+    assert lent.lost == 1800 * SECOND * 8
+    told = lent_figures(lent)
+    assert told["lost_share"] == pytest.approx(1800 / (7200 + 7200 + 3600 + 1800))
+    assert play_lent(jobs, 2, 0.0, 0).lost == 0
+
+
+def seed_that_lends(*wanted: bool) -> int:
+    """The first seed by which exactly these asks are drawn."""
+    for seed in range(1000):
+        dice = SeededEntropy(seed)
+        if all((dice.chance() < 0.5) == lent for lent in wanted):
+            return seed
+    raise AssertionError("no such seed")
+
+
 def test_days_and_gzip(tmp_path: Path) -> None:
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress((HEADER + "0,60,8,t,a\n90000,60,2,t,b\n").encode()))
@@ -111,4 +146,6 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert CliRunner().invoke(replay, [str(path), "--hosts", "1", "--compare", "colour=red"]).exit_code != 0
     table = CliRunner().invoke(replay, [str(path), "--hosts", "1", "--as", "reservation"])
     assert "reserved_share" in table.stdout
+    lent = CliRunner().invoke(replay, [str(path), "--hosts", "1", "--as", "preemptible", "-o", "json"])
+    assert json.loads(lent.stdout).keys() >= set(FIGURES)
     assert CliRunner().invoke(replay, [str(path)]).exit_code != 0

@@ -14,9 +14,10 @@ from muster.cli.ending import USAGE, Ended
 from muster.cli.show import table
 from muster.core.capacity.waiting import Patience
 from muster.core.fleet_file import read_fleet_file
-from muster.core.replay.figures import figures, promise_figures
+from muster.core.replay.figures import figures, lent_figures, promise_figures
 from muster.core.replay.page import page
-from muster.core.replay.play import Windows, play, promise
+from muster.core.replay.play import Played, Windows, play, promise
+from muster.core.replay.reclaim import play_lent
 from muster.core.replay.trace import (
     HOST_GPUS,
     Job,
@@ -35,6 +36,7 @@ COMPARED: Mapping[str, Callable[[str], Any]] = {
     "pod-leaves": int,
     "leaf-patience": float,
     "lead-days": float,
+    "preemptible-share": float,
     "slack-hours": float,
     "seed": int,
 }
@@ -52,9 +54,18 @@ PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--gpu-is-host", is_flag=True, help="One GPU of the trace is one whole host.")
 @click.option("--from-day", type=float, default=0.0, show_default=True)
 @click.option("--to-day", type=float, help="Up to, not including.")
-@click.option("--as", "as_", type=click.Choice(["on-demand", "reservation"]), default="on-demand", show_default=True)
+@click.option(
+    "--as",
+    "as_",
+    type=click.Choice(["on-demand", "reservation", "preemptible"]),
+    default="on-demand",
+    show_default=True,
+)
 @click.option("--lead-days", type=float, default=7.0, show_default=True, help="Windows begin up to so much later.")
 @click.option("--slack-hours", type=float, default=0.0, show_default=True, help="A window's start may slip so far.")
+@click.option(
+    "--preemptible-share", type=click.FloatRange(0, 1), default=0.5, show_default=True, help="Of asks, on lent hosts."
+)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--draws", type=click.IntRange(1), default=5, show_default=True, help="Leads are drawn so many times.")
 @click.option(
@@ -97,8 +108,16 @@ def run(jobs: list[Job], hosts: list[Host], said: dict[str, Any]) -> tuple[dict[
             lead, slack = round(said["lead_days"] * 24 * HOUR), round(said["slack_hours"] * HOUR)
             windows = Windows(lead, slack, said["seed"], said["draws"])
             return promise_figures(promise(jobs, len(hosts), windows, progress=progress)), []
+        if said["as_"] == "preemptible":
+            lent = play_lent(jobs, len(hosts), said["preemptible_share"], said["seed"], progress)
+            return lent_figures(lent), waits(lent.played)
         played = play(jobs, hosts, patience=Patience(round(said["leaf_patience"] * HOUR)), progress=progress)
-        return figures(played), [one.wait / HOUR for one in played.outcomes if one.started is not None]
+        return figures(played), waits(played)
+
+
+def waits(played: Played) -> list[float]:
+    """In hours, for the plot."""
+    return [one.wait / HOUR for one in played.outcomes if one.started is not None]
 
 
 def other_side(compare: str) -> tuple[str, dict[str, Any]]:

@@ -36,7 +36,7 @@ class Patience(NamedTuple):
     """How far ahead a leaf may be free for a gang to wait for it (0 = it never waits), and how long after it asked it
     may still wait for one."""
 
-    ahead: Instant = 2 * HOUR
+    ahead: Instant = 4 * HOUR
     in_all: Instant = 48 * HOUR
 
 

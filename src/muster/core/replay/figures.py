@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from muster.core.replay.play import Outcome, Played, Promises
+from muster.core.replay.reclaim import Lent
 from muster.model.base import HOUR, Instant
 
 TENANT_ASKS_LEAST = 10
@@ -34,6 +35,13 @@ def figures(played: Played) -> dict[str, Any]:
         "lost_share": 0.0,
         "reserved_share": None,
     }
+
+
+def lent_figures(lent: Lent) -> dict[str, Any]:
+    """Of hosts that are lent: a wait is all the time it took beyond its length, work done in vain included."""
+    told = figures(lent.played)
+    work = sum(one.job.work for one in lent.played.outcomes if one.started is not None)
+    return {**told, "busy_while_queued": None, "lost_share": _ratio(lent.lost, work + lent.lost)}
 
 
 def promise_figures(promises: Promises) -> dict[str, Any]:
