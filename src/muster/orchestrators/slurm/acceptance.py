@@ -26,6 +26,10 @@ _LOOK: Final = (
     'echo "$SLURMD_NODENAME|$(hostname)|$CUDA_VISIBLE_DEVICES'
     '|$(stat -f -c %b:%S /dev/shm)|$(cat {probe} 2>/dev/null)"'
 )
+# A job that meets nodes still completing ours is not started before slurmctld's next round, two seconds later.
+_CLEAR: Final = (
+    'rm -f {probe}; for _ in $(seq 100); do [ -n "$(squeue -h -n acceptance -t R,CG)" ] || exit 0; sleep 0.02; done'
+)
 
 
 async def examine(hands: Hands, target: Target, run: str) -> list[CheckResult]:
@@ -63,7 +67,7 @@ async def _in_a_job(
     # written on the login, read on every node: the shared home is shared
     await hands.run(door.node_id, ["tee", probe], user=USER, stdin=run)
     looks = await _looks(hands, door, workers, probe)
-    await hands.run(door.node_id, ["rm", "-f", probe], user=USER)
+    await hands.run(door.node_id, ["sh", "-c", _CLEAR.format(probe=probe)], user=USER)
     return [
         CheckResult(test=test, node_id=worker.node_id, passed=passed, detail=detail)
         for worker, ran in zip(workers, looks, strict=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from typing import Any
@@ -33,6 +33,7 @@ from muster.core.clusters.reconcile import ClusterReconciler
 from muster.core.clusters.views import Views
 from muster.core.idempotency import Once
 from muster.engine.engine import Engine
+from muster.errors import NoneLeft
 from muster.model import clusters as cluster_nouns
 from muster.model.hosts import Lease
 from muster.model.phases import Phase
@@ -300,7 +301,8 @@ def makes_volumes_before_writing_them_down(drivers: Drivers) -> Drivers:
             made = [op.noun for op in batch.ops if isinstance(op, Insert) and isinstance(op.noun, Volume)]
             for volume in made:
                 wish = VolumeWish(key=volume.id, region=volume.region, size_gib=volume.size_gib)
-                await drivers.substrate.ensure([wish], Fence(volume.id, 0))
+                with suppress(NoneLeft):  # where nothing is left it is only late, and does no other harm
+                    await drivers.substrate.ensure([wish], Fence(volume.id, 0))
                 await asyncio.sleep(10)
             return await drivers.store.apply(batch)
 
