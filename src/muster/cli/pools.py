@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from muster.cli.hosts import HOST
@@ -31,7 +33,7 @@ def pool() -> None: ...
 
 add_list(pool, POOL)
 add_show(pool, POOL)
-add_delete(pool, POOL)
+add_delete(pool, replace(POOL, operator=True))
 
 
 @pool.command("create", cls=Verb, operator=True)

@@ -88,6 +88,29 @@ def test_ssh_keys_groups_and_addresses(shell: Shell, tmp_path: Path) -> None:
     shell.run("reserved-ip", "release", address["id"], "--yes")
 
 
+def test_hosts_are_set_apart_and_drawn_from(shell: Shell) -> None:
+    project = shell.json("project", "list")[0]["name"]
+    made = shell.json("pool", "create", "apart", "--region", "us-central-8", "--project", project, "--hosts", "1")
+    assert (made["gpus"], made["free_gpus"]) == (8, 8)
+    [host] = shell.json("pool", "hosts", "apart")
+    more = shell.json("pool", "add-host", "apart", "--hosts", "1")
+    assert more["gpus"] == 16
+    fewer = shell.json("pool", "remove-host", "apart", host["name"])
+    assert fewer["gpus"] == 8
+    cluster = shell.json("cluster", "create", "drawn", "--pool", "apart", "--autoscale-max", "16")
+    assert (cluster["pool_id"], cluster["pool_gpus"]) == (made["id"], 8)
+    assert cluster["autoscale"] == {"max_gpus": 16, "gpus": 8}
+    fault = shell.json("fault", "load", "drawn", "--gpus", "8", "--seconds", "10m")
+    assert (fault["target"], fault["left"]) == (cluster["id"], 8)
+    shell.run("fault", "clear", fault["id"])
+    assert "apart" in shell.run("pool", "list").stdout
+    shell.run("cluster", "delete", "drawn", "--yes", "--wait")
+    [left] = shell.json("pool", "hosts", "apart")
+    shell.run("pool", "remove-host", "apart", left["name"])
+    shell.run("pool", "delete", "apart", "--yes")
+    assert shell.json("pool", "list") == []
+
+
 def test_faults_are_made_listed_and_cleared(shell: Shell) -> None:
     host = shell.json("host", "list", "--role", "gpu", "--limit", "1")[0]["name"]
     shell.run("fault", "slow-boot", host)
