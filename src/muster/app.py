@@ -16,7 +16,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import uvloop
 
@@ -46,7 +46,7 @@ from muster.dialects.together.routes import Together
 from muster.engine.engine import Engine, Pace
 from muster.engine.failpoints import DieAt, orchestrator_with, store_with, substrate_with
 from muster.engine.wakeups import Wakeups
-from muster.errors import MusterError
+from muster.errors import DriverError, MusterError
 from muster.fleet_choice import settle_fleet
 from muster.homestead import AlreadyRunning, forget_info, held, keep, kept, make_home, write_info
 from muster.model.base import HOUR, MINUTE, SECOND
@@ -65,10 +65,14 @@ from muster.web.metrics import Metrics
 from muster.web.probes import Probes
 from muster.web.serve import CannotListen, Server, listen, url_of
 
+if TYPE_CHECKING:
+    from muster.substrates.local import LocalSubstrate
+
 _log = logging.getLogger("muster")
 ENGINE_FILE: Final = "engine.name"
 GC_THRESHOLDS: Final = (20_000, 20, 20)
 """Nearly all that a call makes is gone when it is answered, without any collector: looking seldom finds the same."""
+HOSTD_RETRY_SECONDS: Final = 1.0
 SLURM_SECRET_FILE: Final = "slurm.secret"  # noqa: S105 - its name, not its content
 
 
@@ -125,7 +129,8 @@ def local_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: Store
     orchestrator = SlurmOrchestrator(substrate, clock, (kept(file) or "").encode())
 
     async def listen(stop: asyncio.Event) -> None:
-        await substrate.start()
+        while not stop.is_set() and not await _opened(substrate):
+            await clock.sleep(HOSTD_RETRY_SECONDS)
         orchestrator.watch(substrate.announce)
         await stop.wait()
 
@@ -135,6 +140,16 @@ def local_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: Store
 
     workshop = SlurmWorkshop(substrate)
     return Fleet(substrate, orchestrator, None, loopback_pools, close, listen, workshop)
+
+
+async def _opened(substrate: LocalSubstrate) -> bool:
+    """The doors of clusters that run on. A hostd that is away is waited for: it is no reason to end."""
+    try:
+        await substrate.start()
+    except DriverError as error:
+        _log.warning("%s", error.because)
+        return False
+    return True
 
 
 def no_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: Store) -> Fleet:

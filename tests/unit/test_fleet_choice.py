@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from pathlib import Path
 
 import pytest
 
+from muster.app import local_fleet
+from muster.clock import RealClock, RealEntropy
 from muster.fleet_choice import settle_fleet
 from muster.settings import BadSetting, default_home, read
+from muster.store.sqlite import SqliteStore
 
 
 @pytest.fixture
@@ -44,3 +48,21 @@ def test_a_home_keeps_its_fleet_silently(tmp_path: Path) -> None:
 def test_the_systems_home_is_not_roots_own() -> None:
     assert default_home(root=True) == "/var/lib/muster"
     assert default_home(root=False) == "~/.muster"
+
+
+def test_a_server_outlives_a_hostd_that_is_away(tmp_path: Path) -> None:
+    async def told() -> None:
+        store = SqliteStore.open(tmp_path / "m.db")
+        fleet = local_fleet(read({"home": str(tmp_path), "fleet": "local"}, {}), RealClock(), RealEntropy(), store)
+        assert fleet.listen is not None
+        assert fleet.close is not None
+        stop = asyncio.Event()
+        listening = asyncio.create_task(fleet.listen(stop))
+        done, _ = await asyncio.wait([listening], timeout=0.2)
+        assert not done, "it waits for the next one"
+        stop.set()
+        await asyncio.wait_for(listening, 30)
+        await fleet.close()
+        await store.close()
+
+    asyncio.run(told())

@@ -25,7 +25,7 @@ from muster.hostd.socketpath import short
 
 log = logging.getLogger("muster.hostd")
 _CALLS_AT_ONCE: Final = 256
-_IDLE_SECONDS: Final = 10.0
+_IDLE_SECONDS: Final = 60.0  # whoever started us may take its time to come: a first start on a busy machine does
 
 
 class Server:
