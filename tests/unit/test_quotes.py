@@ -322,3 +322,19 @@ def test_others_see_nothing(tmp_path: Path) -> None:
             await cast.here.reservations.cancel(stranger, made.id)
 
     play(tmp_path, story)
+
+
+def test_a_process_that_has_read_no_line_yet_believes_nothing_of_it(tmp_path: Path) -> None:
+    """Who has just started and is asked to draw from a promise knows the promise, not yet the line it is on."""
+
+    async def story(cast: Cast) -> None:
+        made = await cast.reserve(32)
+        [booking] = await cast.store.find(Find(Booking))
+        fresh = Replica(cast.store, cast.clock, 9)
+        fresh.capacity.lines.put(booking)
+        fresh.capacity.lines.drop(booking)
+        with pytest.raises(OutOfStock):
+            await fresh.reservations.reserve(cast.tenant, cast.ask(8))
+        assert made.hosts == 4
+
+    play(tmp_path, story)

@@ -85,10 +85,15 @@ class Lines:
         return Replace(line.row)
 
     def put(self, booking: Booking) -> None:
-        self._known[booking.line_id].grid.put(booking.id, promise_of(booking))
+        """Believed from now on; of a line that was not read yet nothing is believed, and it will be read whole."""
+        line = self._known.get(booking.line_id)
+        if line is not None:
+            line.grid.put(booking.id, promise_of(booking))
 
     def drop(self, booking: Booking) -> None:
-        self._known[booking.line_id].grid.drop(booking.id)
+        line = self._known.get(booking.line_id)
+        if line is not None:
+            line.grid.drop(booking.id)
 
     async def open_for_booking(self, key: LineKey, index: CapacityIndex) -> KnownLine:
         """From the first booking on everybody's guard is a write, so that no count is shared unseen. That must be
