@@ -71,7 +71,7 @@ PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--leaf-patience",
     type=click.FloatRange(0),
-    default=2.0,
+    default=Patience().ahead / HOUR,
     show_default=True,
     help="Hours a gang waits for one leaf.",
 )
