@@ -66,7 +66,7 @@ def main() -> None:
         check = best_us(lambda a=start, b=start + hours: line.reservable_room(a, b), 5, 200)
         sweep = best_us(lambda a=start, b=start + hours: naive_room(line, a, b), 2, 1)
         print(f"is a window of {hours:>5} h free?      {check:>9.1f} µs   naive sweep {sweep:>9.0f} µs")
-    never = line.total  # never fits while anything is promised: the whole year is looked at
+    never = line.reservable  # never fits while anything is promised: the whole year is looked at
     print(f"earliest start over a year         {best_us(lambda: line.earliest(never, 672, 0, YEAR), 5, 5):>9.0f} µs")
     change = Promise(4, 2_000, 2_672)
     both = best_us(lambda: (line.put("x", change), line.drop("x")), 5, 100)
