@@ -30,6 +30,7 @@ class Homes:
         self._size_bytes = size_bytes
         self._children = children
         self._ready = False
+        self._closing = asyncio.Event()
         self._preparing: asyncio.Task[None] | None = None
         self._one_at_a_time = asyncio.Lock()
 
@@ -53,7 +54,10 @@ class Homes:
             self._preparing = asyncio.create_task(self._prepare(after_seconds))
 
     async def _prepare(self, after_seconds: float) -> None:
-        await asyncio.sleep(after_seconds)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), after_seconds)
+        if self._closing.is_set():
+            return
         with contextlib.suppress(DriverError, OSError):  # whoever needs one makes his own, and is told
             await self._make(self._spare)
             await self._children.in_child(self._spare.mount)
@@ -81,7 +85,8 @@ class Homes:
         full.remove()
 
     async def close(self) -> None:
+        """A child that mounts is waited for: alone it would hold what it mounts a while longer than we live."""
+        self._closing.set()
         if self._preparing is not None:
-            self._preparing.cancel()
-            await asyncio.gather(self._preparing, return_exceptions=True)
+            await self._preparing
         self._spare.unmount()
