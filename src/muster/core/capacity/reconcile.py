@@ -6,6 +6,8 @@ cluster's row, which it only reads.
 
 from __future__ import annotations
 
+from typing import Final
+
 from muster.contracts.clock import Clock
 from muster.contracts.reconciler import Advance, Gone, Outcome, Wait
 from muster.contracts.steps import Step
@@ -13,11 +15,13 @@ from muster.contracts.store import Batch, Claim, Find, Op, Replace, Store
 from muster.core.accounts.audit import audit
 from muster.core.capacity.reservations import Reservations, described, key_of
 from muster.model.accounts import SYSTEM
-from muster.model.base import DAY, Instant, changed
+from muster.model.base import DAY, SECOND, Instant, changed
 from muster.model.capacity import Reservation, ReservationState
 from muster.model.clusters import Cluster
 from muster.model.hosts import ANY_TIME, Lease
 from muster.model.phases import Phase
+
+LOOK_AGAIN: Final = 15 * SECOND
 
 
 class ReservationReconciler:
@@ -50,7 +54,9 @@ class ReservationReconciler:
             ops += (Replace(changed(lease, ends_at=ends_at)) for lease in leases if lease.ends_at != ANY_TIME)
             await self._record(claim, after, ops, "trimmed", now)
             return Advance("what was not needed is given back")
-        return Wait("its time", min(now + DAY, reservation.expires_at or max(now + 1, reservation.ends_at)))
+        # Past its end it only waits for its cluster to go, which wakes it; this is for a wake-up that was lost.
+        due = reservation.expires_at or (reservation.ends_at if reservation.ends_at > now else now + LOOK_AGAIN)
+        return Wait("its time", min(now + DAY, due))
 
     async def _record(self, claim: Claim, after: Reservation, ops: list[Op], what: str, now: Instant) -> None:
         event = audit(SYSTEM, "reservation", what, after, at=now, message=after.because or described(after))
