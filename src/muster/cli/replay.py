@@ -15,9 +15,10 @@ from muster.cli.show import table
 from muster.core.capacity.waiting import Patience
 from muster.core.fleet_file import read_fleet_file
 from muster.core.replay.figures import figures, lent_figures, promise_figures
-from muster.core.replay.page import page
-from muster.core.replay.play import Played, Windows, play, promise
+from muster.core.replay.page import Run, page
+from muster.core.replay.play import Windows, play, promise
 from muster.core.replay.reclaim import play_lent
+from muster.core.replay.series import series
 from muster.core.replay.trace import (
     HOST_GPUS,
     Job,
@@ -96,28 +97,22 @@ def replay(trace: Path, output: str, html_: Path | None, compare: str | None, **
     told = {name: run(jobs, hosts, sides[name]) for name, hosts in fleets.items()}
     if html_ is not None:
         html_.write_text(page(trace.name, told))
-    shown = {name: facts for name, (facts, _) in told.items()}
+    shown = {name: dict(one.figures) for name, one in told.items()}
     click.echo(json.dumps(shown if compare else shown["as it is"], indent=2) if output == "json" else as_table(shown))
 
 
-def run(jobs: list[Job], hosts: list[Host], said: dict[str, Any]) -> tuple[dict[str, Any], list[float]]:
-    """The figures, and the waits in hours for the plot."""
+def run(jobs: list[Job], hosts: list[Host], said: dict[str, Any]) -> Run:
     with click.progressbar(length=len(jobs), label=f"{len(hosts)} hosts", file=sys.stderr) as bar:
         progress: Callable[[int], None] = stepper(bar.update)
         if said["as_"] == "reservation":
             lead, slack = round(said["lead_days"] * 24 * HOUR), round(said["slack_hours"] * HOUR)
             windows = Windows(lead, slack, said["seed"], said["draws"])
-            return promise_figures(promise(jobs, len(hosts), windows, progress=progress)), []
+            return Run(promise_figures(promise(jobs, len(hosts), windows, progress=progress)))
         if said["as_"] == "preemptible":
             lent = play_lent(jobs, len(hosts), said["preemptible_share"], said["seed"], progress)
-            return lent_figures(lent), waits(lent.played)
+            return Run(lent_figures(lent), series(lent.played))
         played = play(jobs, hosts, patience=Patience(round(said["leaf_patience"] * HOUR)), progress=progress)
-        return figures(played), waits(played)
-
-
-def waits(played: Played) -> list[float]:
-    """In hours, for the plot."""
-    return [one.wait / HOUR for one in played.outcomes if one.started is not None]
+        return Run(figures(played), series(played))
 
 
 def other_side(compare: str) -> tuple[str, dict[str, Any]]:

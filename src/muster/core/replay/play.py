@@ -41,11 +41,20 @@ class Busy(NamedTuple):
     span_queued: Instant
 
 
+class Moment(NamedTuple):
+    """From this instant to the next one: GPUs in use, and asks that wait."""
+
+    at: Instant
+    used: int
+    waiting: int
+
+
 class Played(NamedTuple):
     outcomes: list[Outcome]
     busy: Busy
     gpus: int
     largest_leaf: int
+    course: list[Moment]
 
 
 class _Meter:
@@ -77,6 +86,7 @@ def play(
     outcomes: list[Outcome | None] = [None] * len(jobs)
     running: list[tuple[Instant, int, Placement]] = []
     queue: list[Waiting] = []
+    course: list[Moment] = []
     coming = 0
 
     def take(one: Waiting, placement: Placement) -> None:
@@ -101,9 +111,10 @@ def play(
         if queue:
             gone = {start.key for start in starters(queue, index, now, take, patience)}
             queue = [one for one in queue if one.key not in gone] if gone else queue
+        course.append(Moment(now, meter.used, len(queue)))
     busy = Busy(meter.total, meter.until, meter.queued, meter.span_queued)
     told = [found or Outcome(job, None) for found, job in zip(outcomes, jobs, strict=True)]
-    return Played(told, busy, len(hosts) * HOST_GPUS, largest_leaf(hosts))
+    return Played(told, busy, len(hosts) * HOST_GPUS, largest_leaf(hosts), course)
 
 
 def indexed(hosts: Iterable[Host]) -> CapacityIndex:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from muster.clock import SeededEntropy
 from muster.core.capacity.preemption import Hold, Wish, fill, victims
-from muster.core.replay.play import Busy, Outcome, Played
+from muster.core.replay.play import Busy, Moment, Outcome, Played
 from muster.core.replay.trace import HOST_GPUS, Job
 from muster.model.base import Instant
 
@@ -113,6 +113,7 @@ def play_lent(
     lent = [dice.chance() < share for _ in jobs]
     fleet = _Fleet(jobs, hosts, lent)
     outcomes = [Outcome(job, None) for job in jobs]
+    course: list[Moment] = []
     last, used, coming, until = 0, 0, 0, jobs[-1].at if jobs else 0
     while coming < len(jobs) or fleet.ends:
         at = jobs[coming].at if coming < len(jobs) else fleet.ends[0][0]
@@ -126,4 +127,5 @@ def play_lent(
             coming += 1
             progress(coming)
         fleet.serve(now)
-    return Lent(Played(outcomes, Busy(used, until, 0, 0), hosts * HOST_GPUS, 0), fleet.lost)
+        course.append(Moment(now, (hosts - fleet.free) * HOST_GPUS, len(fleet.first) + len(fleet.idle)))
+    return Lent(Played(outcomes, Busy(used, until, 0, 0), hosts * HOST_GPUS, 0, course), fleet.lost)
