@@ -14,6 +14,7 @@ from muster.contracts.store import Find
 from muster.core.capacity.index import CapacityIndex
 from muster.core.capacity.reservations import ReserveAsk
 from muster.core.clusters.commands import UpdateCluster
+from muster.core.moments import iso, said_at
 from muster.errors import Invalid, NeverFits, NotFound, OutOfStock, WrongPhase
 from muster.model.accounts import SYSTEM
 from muster.model.base import DAY, HOUR, MINUTE
@@ -139,13 +140,16 @@ def test_who_waits_is_told_when_and_why_and_gets_it(tmp_path: Path) -> None:
     async def story(cast: Cast) -> None:
         now = cast.clock.now()
         brief = await cast.create("brief", 64, ends_at=now + 2 * HOUR)
-        with pytest.raises(OutOfStock):
+        with pytest.raises(OutOfStock) as refused:
             await cast.create("waiting", 16)
+        assert refused.value.details["later"] == iso(now + 2 * HOUR)
         waits = await cast.create("waiting", 16, queue=True)
         assert waits.phase is Phase.QUEUED
+        words = f"0 of 8 are free in {REGION}; as things stand from {said_at(now + 2 * HOUR)}"
+        assert waits.because.endswith(words)
         await cast.clock.sleep(30)
         told = await cast.look(waits)
-        assert "as things stand from" in told.status.waiting_for
+        assert told.status.waiting_for.endswith(words)
         await cast.until(brief, Phase.GONE, hours=8)
         await cast.until(waits, Phase.READY)
 

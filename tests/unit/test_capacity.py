@@ -18,13 +18,16 @@ from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
 from muster.core.demo import demo_catalog
 from muster.core.hosts.service import HostService, HostSpec
+from muster.core.moments import iso, said_at
 from muster.errors import NeverFits, OutOfStock, Unavailable, UniqueViolation
 from muster.model.accounts import SYSTEM
+from muster.model.base import HOUR
 from muster.model.hosts import Host, HostHealth, HostRole, Lease
 from muster.store.sqlite import SqliteStore
 from muster.testing.clock import ManualClock
 
 WHOLE = Ask("Delhi", "H100_SXM", 8, 1)
+NOW = 1000 * HOUR
 
 
 def gpu_host(n: int, region: str = "Delhi") -> HostSpec:
@@ -258,6 +261,65 @@ def test_a_refusal_says_what_is_nearest(fleet: Fleet) -> None:
     assert error.hint.startswith("Chennai has 2 such nodes free; or ask for at most 2 nodes (16 GPUs) here")
     assert error.details["elsewhere"] == [{"region": "Chennai", "free_nodes": 2}]
     assert (error.details["free_nodes"], error.details["total_nodes"]) == (2, 3)
+    assert error.details["smaller"] == {"nodes": 2, "gpus": 16}
+    assert error.details["later"] is None
+    assert error.hint.endswith("nobody knows when, for what is held has no end (a new cluster may queue for it)")
+
+
+def refused(fleet: Fleet, *held: tuple[int, int, int | None], ask: Ask) -> OutOfStock:
+    """What one is told who comes to two hosts when (nodes, GPUs each, until when) of them are held."""
+
+    async def story() -> OutOfStock:
+        await fleet.enrol(gpu_host(0), gpu_host(1))
+        for nodes, gpus, ends_at in held:
+            await fleet.here.place(WHOLE._replace(nodes=nodes, gpus_per_node=gpus, at=NOW, ends_at=ends_at))
+        with pytest.raises(OutOfStock) as told:
+            await fleet.here.place(ask)
+        return told.value
+
+    return asyncio.run(story())
+
+
+def test_a_refusal_says_from_when_all_of_it_could_be_had(fleet: Fleet) -> None:
+    ask = WHOLE._replace(nodes=2, at=NOW)
+    error = refused(fleet, (1, 8, NOW + 2 * HOUR), (1, 8, NOW + 5 * HOUR), ask=ask)
+    assert error.details["later"] == iso(NOW + 5 * HOUR)
+    assert error.details["smaller"] is None
+    assert error.hint == (
+        f"wait for all of it here: as things stand from {said_at(NOW + 5 * HOUR)} "
+        "(a new cluster may queue for it, a quote promises its start)"
+    )
+
+
+def test_slices_are_counted_host_by_host_as_they_come_free(fleet: Fleet) -> None:
+    """Two of four GPUs each: the first host has half of it free at three, the other half at four."""
+    held = [(2, 4, None), (1, 4, NOW + 3 * HOUR), (1, 2, NOW + 4 * HOUR), (1, 2, NOW + 3 * HOUR)]
+    error = refused(fleet, *held, ask=WHOLE._replace(gpus_per_node=4, nodes=2, at=NOW))
+    assert error.details["later"] == iso(NOW + 4 * HOUR)
+    assert "quote" not in (error.hint or "")  # for nobody is promised a part of a host
+
+
+def test_an_end_that_passed_long_ago_is_no_end(fleet: Fleet) -> None:
+    ask = WHOLE._replace(nodes=2)
+    error = refused(fleet, (1, 8, NOW + HOUR), ask=ask._replace(at=NOW + 2 * HOUR - 1))
+    assert error.details["later"] == iso(NOW + 2 * HOUR - 1)
+    assert "as things stand at any moment" in (error.hint or "")
+    with pytest.raises(OutOfStock) as told:
+        asyncio.run(fleet.here.place(ask._replace(at=NOW + 2 * HOUR)))
+    assert told.value.details["later"] is None
+
+
+def test_what_never_fits_has_no_later(fleet: Fleet) -> None:
+    async def story() -> NeverFits:
+        await fleet.enrol(gpu_host(0), gpu_host(1))
+        await fleet.here.place(WHOLE._replace(at=NOW, ends_at=NOW + HOUR))
+        with pytest.raises(NeverFits) as told:
+            await fleet.here.fits_ever(WHOLE._replace(nodes=3, at=NOW))
+        return told.value
+
+    error = asyncio.run(story())
+    assert (error.details["smaller"], error.details["later"]) == ({"nodes": 1, "gpus": 8}, None)
+    assert error.hint == "ask for at most 2 nodes (16 GPUs) here"
 
 
 def test_missing_control_slices_are_named(fleet: Fleet) -> None:

@@ -137,6 +137,8 @@ def test_a_refusal_names_less_and_elsewhere(tmp_path: Path) -> None:
         kinds = {one["kind"]: one for one in refused.value.details["alternatives"]}
         assert kinds["smaller"]["gpus"] == 8
         assert kinds["elsewhere"]["region"] == OTHER
+        assert kinds["later"]["gpus"] == 16
+        assert (refused.value.hint or "").count("; or ") == 2
 
     play(tmp_path, story, elsewhere=8)
 
@@ -163,6 +165,34 @@ def test_an_ask_that_ends_before_the_window_may_have_the_hosts(tmp_path: Path) -
         await cast.reserve(32, days=2, after_days=10)
         now = cast.clock.now()
         assert len(await cast.here.take(8, ends_at=now + 9 * DAY)) == 8
+
+    play(tmp_path, story)
+
+
+def test_on_demand_is_told_what_promises_leave_now_and_later(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        made = await cast.reserve(32, days=2, after_days=10)
+        booking = (await cast.store.find(Find(Booking)))[0]
+        await cast.here.take(3, ends_at=cast.clock.now() + DAY)
+        with pytest.raises(OutOfStock, match="5 of 8 are free") as refused:
+            await cast.here.take(6)
+        assert refused.value.details["smaller"] == {"nodes": 4, "gpus": 32}  # one more is free, but promised
+        assert refused.value.details["later"] == iso(booking.until_at)
+        assert booking.until_at >= made.ends_at
+        assert "quote" in (refused.value.hint or "")
+
+    play(tmp_path, story)
+
+
+def test_on_demand_with_an_end_may_be_had_before_the_window(tmp_path: Path) -> None:
+    async def story(cast: Cast) -> None:
+        await cast.reserve(32, days=2, after_days=10)
+        soon = cast.clock.now() + DAY
+        await cast.here.take(8, ends_at=soon)
+        with pytest.raises(OutOfStock) as refused:
+            await cast.here.take(8, ends_at=cast.clock.now() + 3 * DAY)
+        assert refused.value.details["smaller"] is None
+        assert iso(soon) <= refused.value.details["later"] < iso(soon + HOUR)
 
     play(tmp_path, story)
 

@@ -79,7 +79,7 @@ def body_from(file: str | None) -> Thing:
 @click.option("--pool-gpus", type=click.IntRange(0), help="So many of its GPUs from the pool; all when not given.")
 @click.option("--reserved-gpus", type=int, help="With --days: reserve only so many of its GPUs; the rest on demand.")
 @click.option("--quote", "quote_id", help="A quote or reservation to draw from, by id.")
-@click.option("--queue", is_flag=True, help="When it is not free now, wait for it.")
+@click.option("--queue", is_flag=True, help="When it is not free now, wait in turn; explain says until when.")
 @click.option("--single-node", is_flag=True, help="One instance that is its own controller.")
 @click.option("--failover", is_flag=True, help="Replace dead workers without asking.")
 @click.option("--protect", is_flag=True, help="Refuse deletion until unprotected.")

@@ -198,8 +198,9 @@ class Line:
                 return begin
         return begin  # beyond the grid nothing is promised yet
 
-    def earliest_room(self, hosts: int, start: int) -> int | None:
-        """The first cell from which on so many hosts could be held for ever; None when nobody knows."""
+    def earliest_room(self, hosts: int, start: int, cells: int | None = None) -> int | None:
+        """The first cell from which on so many hosts could be held, for so many cells or (None) for ever; None when
+        nobody knows."""
         most = self.total - self.spares - self.forever - hosts
         if most < 0:
             return None
@@ -207,6 +208,8 @@ class Line:
         for cell, load, _ in self._counts(start, self.origin + len(self._load)):
             if load > most:
                 begin = cell + 1
+            elif cells is not None and cell + 1 - begin >= cells:
+                break
         return begin
 
     def rooms(self, start: int, end: int) -> Iterator[Room]:

@@ -59,6 +59,16 @@ class Holds:
                 return end
         return None
 
+    def gains(self, host_id: str, free: int, gpus: int) -> list[tuple[Instant, int]]:
+        """(when, how many more nodes of so many GPUs this host will then have), by its known ends."""
+        count, found = free.bit_count(), []
+        for slots, end in sorted(self._by_host.get(host_id, ()), key=lambda held: held[1]):
+            more = count + slots.bit_count()
+            if more // gpus > count // gpus:
+                found.append((end, more // gpus - count // gpus))
+            count = more
+        return found
+
     def end_of(self, host_id: str, taken: int) -> Instant | None:
         """When all that is taken of it will be given back; None when nobody knows."""
         known = self._by_host.get(host_id)

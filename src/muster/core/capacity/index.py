@@ -205,6 +205,41 @@ class CapacityIndex:
         found.sort()
         return found
 
+    def free_by(self, ask: Ask, since: Instant) -> Instant | None:
+        """When all of it will be free by known ends; 0 = it is. An end before `since` that did not come is as good as
+        unknown. None when nobody knows."""
+        shape = (ask.gpu_type, ask.gpus_per_node)
+        latest = 0
+        with self._without(ask.avoid):
+            for gpu_type, gpus, nodes, apart in (
+                (*shape, ask.nodes, ""),
+                (*shape, ask.pool_nodes, ask.pool_id),
+                (CONTROL, 1, ask.control, ""),
+            ):
+                end = self._part_free_by(self._pools_for(ask.region, gpu_type, gpus, apart), gpus, nodes, since)
+                if end is None:
+                    return None
+                latest = max(latest, end)
+        return latest
+
+    def _part_free_by(self, pools: list[Pool], gpus: int, nodes: int, since: Instant) -> Instant | None:
+        lacking = nodes - sum(pool.free_nodes(gpus) for pool in pools)
+        if lacking <= 0:
+            return 0
+        for end, more in sorted(self._gains(pools, gpus)):
+            if end == ANY_TIME or end > since:
+                lacking -= more
+                if lacking <= 0:
+                    return end
+        return None
+
+    def _gains(self, pools: list[Pool], gpus: int) -> Iterator[tuple[Instant, int]]:
+        """(when, how many nodes more there will be), host by host, of what is held until a known end."""
+        for pool in pools:
+            for leaf in (leaf for pod in pool.pods.values() for leaf in pod.leaves.values()):
+                for at in bits(leaf.usable):
+                    yield from self._holds.gains(leaf.hosts[at], leaf.free[at], gpus)
+
     def _whole_ends(self, leaf: Leaf) -> list[tuple[Instant, str]]:
         """When its hosts will be free altogether, earliest first; 0 = they are. Remembered until it changes."""
         if leaf.ends is None:

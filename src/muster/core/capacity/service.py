@@ -19,9 +19,10 @@ from muster.core.capacity.calendar import CELL, HORIZON, end_cell, first_cell
 from muster.core.capacity.index import CapacityIndex, Stock
 from muster.core.capacity.lines import KnownLine, Lines
 from muster.core.capacity.placement import Ask, Grant, LineKey, Placement, Refusal, Why
-from muster.core.capacity.waiting import Patience, Waiting, starters
+from muster.core.capacity.refusals import Nearest, refuse
+from muster.core.capacity.waiting import OVERDUE_MAX, Patience, Waiting, starters
 from muster.core.moments import said_at
-from muster.errors import NeverFits, OutOfStock, Protected, Unavailable
+from muster.errors import OutOfStock, Protected, Unavailable
 from muster.model.base import Instant
 from muster.model.hosts import Host, Lease, Pool
 
@@ -78,7 +79,7 @@ class Capacity:
         await self.sync()
         refusal = self._index.never(ask)
         if refusal is not None:
-            _refuse(ask, refusal)
+            self._refuse(ask, refusal)
 
     async def place(self, ask: Ask) -> Placement:
         """Grants that are free as far as we know, and from now on believed taken. Ends in a batch that is applied,
@@ -88,7 +89,7 @@ class Capacity:
             await self._look_for(ask)
             answer = self._decide(ask)
         if isinstance(answer, Refusal):
-            _refuse(ask, answer)
+            self._refuse(ask, answer)
         self._take(answer, ask.ends_at)
         return answer
 
@@ -99,7 +100,7 @@ class Capacity:
         found = self._in_turn(mine, queue, now)
         if found is None:
             answer = self._decide(ask)
-            _refuse(ask, answer if isinstance(answer, Refusal) else self._index.not_its_turn(ask, answer))
+            self._refuse(ask, answer if isinstance(answer, Refusal) else self._index.not_its_turn(ask, answer))
         self._take(found, ask.ends_at)
         return found
 
@@ -156,6 +157,35 @@ class Capacity:
         line.grid.forget_before(first_cell(at))
         until = first_cell(at) + HORIZON if ends_at is None else end_cell(ends_at)
         return line.grid.room(first_cell(at), until) + (line.grid.spares if spare else 0)
+
+    # ---- what is nearest, by the same belief that refused
+
+    def _refuse(self, ask: Ask, refusal: Refusal) -> NoReturn:
+        key, nodes = self.line_for(ask.region, ask.gpu_type, ask.gpus_per_node), refusal.free_nodes
+        whole = key is not None and key.slots == ask.gpus_per_node
+        if key is not None and whole:
+            nodes = min(nodes, max(0, self.room(key, ask.at, ask.ends_at, spare=ask.spare)) + ask.promised)
+        later = self.later(ask) if refusal.why is Why.NOT_NOW else None
+        refuse(ask, refusal, Nearest(nodes if nodes < ask.nodes else 0, later, whole))
+
+    def later(self, ask: Ask) -> Instant | None:
+        """From when all of it could be had: by the known ends of what is held, and by what was promised to others.
+        None when nobody knows."""
+        free, open_at = self._index.free_by(ask, ask.at - OVERDUE_MAX), self._promises_allow(ask)
+        return None if free is None or open_at is None else max(ask.at, free, open_at)
+
+    def _promises_allow(self, ask: Ask) -> Instant | None:
+        """From when no promise stands against it, for as long as it would stay. Slices are asked for as if on hosts
+        of their own, so what is said of them is rather too late than too early."""
+        key = self.line_for(ask.region, ask.gpu_type, ask.gpus_per_node)
+        line = None if key is None else self.lines.get(key)
+        if key is None or line is None or not line.row.guarded:
+            return ask.at
+        hosts = -(-ask.nodes // (key.slots // ask.gpus_per_node)) - ask.promised
+        first = first_cell(ask.at)
+        cells = None if ask.ends_at is None else max(1, end_cell(ask.ends_at) - first)
+        found = line.grid.earliest_room(hosts, first, cells) if hosts > 0 else first
+        return None if found is None else found * CELL
 
     async def kept(self, hosts: Mapping[LineKey, int], since: Instant, until: Instant) -> list[Op]:
         """What guards, in its batch, that hosts held up to one instant are held up to another; raises `OutOfStock`
@@ -372,34 +402,3 @@ def _ends(leases: Iterable[Lease]) -> dict[str, list[tuple[int, Instant | None]]
     for lease in leases:
         ends[lease.host_id].append((lease.slots, lease.ends_at))
     return ends
-
-
-# ---- refusals in words
-
-
-def _refuse(ask: Ask, refusal: Refusal) -> NoReturn:
-    error = OutOfStock if refusal.why is Why.NOT_NOW else NeverFits
-    details = {
-        "region": ask.region,
-        "gpu_type": ask.gpu_type,
-        "gpus_per_node": ask.gpus_per_node,
-        "asked_nodes": ask.nodes,
-        "free_nodes": refusal.free_nodes,
-        "total_nodes": refusal.total_nodes,
-        "elsewhere": [{"region": region, "free_nodes": nodes} for region, nodes in refusal.elsewhere],
-    }
-    raise error(refusal.message, hint=_hint(ask, refusal), details=details)
-
-
-def _hint(ask: Ask, refusal: Refusal) -> str:
-    """What is nearest to the wish: the same elsewhere, or less of it here."""
-    ways = []
-    if refusal.elsewhere:
-        region, nodes = refusal.elsewhere[0]
-        ways.append(f"{region} has {nodes} such nodes free")
-    here = refusal.free_nodes if refusal.why is Why.NOT_NOW else refusal.total_nodes
-    if 0 < here < ask.nodes:
-        ways.append(f"ask for at most {here} nodes ({here * ask.gpus_per_node} GPUs) here")
-    if refusal.why is Why.NOT_NOW:
-        ways.append("try again when something has been freed")
-    return "; or ".join(ways) or "ask the operator for more hosts, or choose another GPU type"

@@ -22,6 +22,7 @@ from muster.core.accounts.audit import audit
 from muster.core.accounts.rights import own_project, require_write
 from muster.core.capacity.placement import Ask, Placement
 from muster.core.capacity.preemption import NOTICE
+from muster.core.capacity.refusals import when_free
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
 from muster.core.catalog.snapshot import Catalog
@@ -363,7 +364,7 @@ class Creates:
             asked_back = self._capacity.reclaimable(ask)
             if not asked_back and (not queue or cluster.spec.billing is not Billing.ON_DEMAND):
                 raise
-            words = refusal.message
+            words = f"{refusal.message}; {when_free(self._capacity.later(ask), ask.at)}"
             if asked_back:
                 by = said_at(cluster.created_at + self._notice_ms)
                 words = f"{asked_back * shape.gpus} preemptible GPUs are being given back by {by}"

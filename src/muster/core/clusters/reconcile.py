@@ -373,7 +373,7 @@ class ClusterReconciler:
             ask = whole_ask(turn.cluster, turn.snapshot.view.instance_type, turn.now)
             placement = await self._shorts.place(turn.cluster, ask, await self._catalog.current(), turn.now)
         except (OutOfStock, NeverFits) as error:
-            words = f"hosts: {error.message}{await self._windows.estimate(turn.cluster, ask.gpus_per_node)}"
+            words = f"hosts: {error.message}{await self._windows.estimate(turn.cluster, ask)}"
             return await self._short(turn, words)
         seats = whole_seats(self._entropy, turn.cluster, turn.snapshot.nodes, placement, step.because, turn.now)
         cluster = ungrown(turn.cluster).advance(Phase.NETWORK, because=step.because, at=turn.now)

@@ -14,15 +14,14 @@ from msgspec.structs import replace
 from muster.contracts.clock import Clock, Entropy
 from muster.contracts.store import Find, Insert, Op, Replace, Store, Wake
 from muster.core.capacity.booking import WindowAsk
-from muster.core.capacity.calendar import CELL, first_cell
-from muster.core.capacity.placement import LineKey, Placement
+from muster.core.capacity.placement import Ask, LineKey, Placement
+from muster.core.capacity.refusals import when_free
 from muster.core.capacity.reservations import Reservations, key_of
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
 from muster.core.clusters.commands import CreateCluster
 from muster.core.clusters.reseat import promised_workers
 from muster.core.clusters.terms import PROVISION_LIMIT
-from muster.core.moments import said_at
 from muster.errors import Invalid, NotFound, WrongPhase
 from muster.model.accounts import Actor, Project
 from muster.model.base import Instant, changed
@@ -150,17 +149,17 @@ class Windows:
         if window is not None:
             self._reservations.booker.lost(window.key)
 
-    async def estimate(self, cluster: Cluster, gpus: int) -> str:
+    async def estimate(self, cluster: Cluster, ask: Ask) -> str:
         """When one that waits could have its hosts, in words, and why not before."""
-        now, spec = self._clock.now(), cluster.spec
-        key = self._capacity.whole_host_key(spec.region, spec.gpu_type, gpus)
-        if key is None or spec.billing is not Billing.ON_DEMAND:
+        if cluster.spec.billing is not Billing.ON_DEMAND:
             return ""
-        grid = (await self._capacity.look_at(key)).grid
-        found = grid.earliest_room(spec.workers, first_cell(now))
-        if found is None:
-            return "; nobody knows when, for what is held has no end"
-        return f"; as things stand from {said_at(max(now, found * CELL))}"
+        key = self._capacity.whole_host_key(ask.region, ask.gpu_type, ask.gpus_per_node)
+        if key is not None:
+            await self._capacity.look_at(key)  # what others were promised meanwhile counts
+        later = self._capacity.later(ask)
+        if later == ask.at:
+            return ""  # it is its turn that it waits for, which the refusal says
+        return f"; {when_free(later, ask.at)}"
 
     # ---- while it lives
 
