@@ -6,12 +6,15 @@ Leans on nothing. *Law.* A host's end is known only when every taken slot of it 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from muster.model.base import Instant
 
 STRETCH_WEIGHS: Final = 80
 """Keeping a whole host busy for longer, beside leaving one GPU of it idle for as long."""
+
+_end = itemgetter(1)
 
 
 class Holds:
@@ -53,16 +56,18 @@ class Holds:
         known = self._by_host.get(host_id, ())
         if len(known) == 1:
             return known[0][1] if count + known[0][0].bit_count() >= gpus else None
-        for slots, end in sorted(known, key=lambda held: held[1]):
+        for slots, end in sorted(known, key=_end):
             count += slots.bit_count()
             if count >= gpus:
                 return end
         return None
 
     def gains(self, host_id: str, free: int, gpus: int) -> list[tuple[Instant, int]]:
-        """(when, how many more nodes of so many GPUs this host will then have), by its known ends."""
-        count, found = free.bit_count(), []
-        for slots, end in sorted(self._by_host.get(host_id, ()), key=lambda held: held[1]):
+        """(when, how many more nodes of so many GPUs this host will then have), by its known ends; 0 = it has."""
+        count = free.bit_count()
+        found = [(0, count // gpus)] if count >= gpus else []
+        known = self._by_host.get(host_id, ())
+        for slots, end in sorted(known, key=_end) if len(known) > 1 else known:
             more = count + slots.bit_count()
             if more // gpus > count // gpus:
                 found.append((end, more // gpus - count // gpus))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import NamedTuple
 
 from muster.core.capacity.calendar import FOREVER, Line, end_cell
@@ -223,22 +224,24 @@ class CapacityIndex:
         return latest
 
     def _part_free_by(self, pools: list[Pool], gpus: int, nodes: int, since: Instant) -> Instant | None:
-        lacking = nodes - sum(pool.free_nodes(gpus) for pool in pools)
-        if lacking <= 0:
-            return 0
-        for end, more in sorted(self._gains(pools, gpus)):
-            if end == ANY_TIME or end > since:
+        lacking = nodes
+        for end, more in sorted(chain.from_iterable(self._gains(pool, gpus) for pool in pools)) if nodes > 0 else ():
+            if end == 0 or end > since:
                 lacking -= more
                 if lacking <= 0:
                     return end
-        return None
+        return None if lacking > 0 else 0
 
-    def _gains(self, pools: list[Pool], gpus: int) -> Iterator[tuple[Instant, int]]:
-        """(when, how many nodes more there will be), host by host, of what is held until a known end."""
-        for pool in pools:
-            for leaf in (leaf for pod in pool.pods.values() for leaf in pod.leaves.values()):
-                for at in bits(leaf.usable):
-                    yield from self._holds.gains(leaf.hosts[at], leaf.free[at], gpus)
+    def _gains(self, pool: Pool, gpus: int) -> list[tuple[Instant, int]]:
+        """(when, how many nodes more there will be), host by host; 0 = free, or given back when asked for."""
+        found: list[tuple[Instant, int]] = []
+        for leaf in (leaf for pod in pool.pods.values() for leaf in pod.leaves.values()):
+            if pool.slots == gpus:
+                found += [(end, 1) for end, _ in self._whole_ends(leaf)]
+                continue
+            for at in bits(leaf.usable):
+                found += self._holds.gains(leaf.hosts[at], leaf.free[at], gpus)
+        return found
 
     def _whole_ends(self, leaf: Leaf) -> list[tuple[Instant, str]]:
         """When its hosts will be free altogether, earliest first; 0 = they are. Remembered until it changes."""
