@@ -7,6 +7,7 @@ bench/run start              first answer and memory at rest
 bench/run fleet              10,000 hosts with 2,000 clusters: memory, and how long a full pass takes
 bench/run place              placement decisions among 100,000 hosts
 bench/run local              real clusters on this machine beside a bare start of the same daemons (root)
+bench/run trace TRACE.csv    waiting and placing beside common schedulers, on a trace that you have (trace --help)
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench import trace
 from bench.harness import Result, Server, cpu_seconds, creating, free_port, http, measure, memory_mb
 from bench.local_fleet import local
 
@@ -276,6 +278,9 @@ def place() -> bool:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["trace"]:  # needs a trace, so it is no part of everything
+        trace.main(sys.argv[2:])
+        return 0
     parser = argparse.ArgumentParser(
         prog="bench/run", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
