@@ -37,11 +37,15 @@ class Sheet:
         return sum(p.hosts for p in self.promises.values() if p.start <= cell < p.end)
 
     def room(self, start: int, end: int) -> int:
-        return len(self.usable) - self.line.spares - max(self.load(cell) for cell in range(start, end))
+        kept = self.line.spares if any(self.promised(cell) for cell in range(start, end)) else 0
+        return self.left(start, end) - kept
+
+    def left(self, start: int, end: int) -> int:
+        return len(self.usable) - max(self.load(cell) for cell in range(start, end))
 
     def reservable_room(self, start: int, end: int) -> int:
         promised = max(self.promised(cell) for cell in range(start, end))
-        return min(self.line.reservable - promised, self.room(start, end))
+        return min(self.line.reservable - promised, self.left(start, end) - self.line.spares)
 
     def free(self) -> list[str]:
         return sorted(host for host in self.usable if not self.held.get(host))
@@ -135,7 +139,8 @@ def hold_against(player: Player, dice: random.Random) -> None:
     assert line.reservable_room(start, end) == sheet.reservable_room(start, end)
     if not player.broken:
         cell = dice.randrange(HORIZON)
-        assert sheet.load(cell) <= line.total - line.spares, f"more promised than exists at {cell}"
+        kept = line.spares if sheet.promised(cell) else 0
+        assert sheet.load(cell) <= line.total - kept, f"more promised than exists at {cell}"
         assert sheet.promised(cell) <= line.reservable, f"windows over the reservable share at {cell}"
 
 
@@ -190,7 +195,7 @@ def test_a_mutant_that_forgets_the_unbound_is_noticed() -> None:
             super().put(id, promise._replace(bound=True))
 
     player = Player(7, spares=0)
-    player.line = player.sheet.line = Forgetful(share_percent=100)
+    player.line = player.sheet.line = Forgetful(share_percent=100, spares=0)
     for number in range(HOSTS):
         player.enrol(f"host-{number:02d}")
     with pytest.raises(AssertionError):
@@ -198,7 +203,7 @@ def test_a_mutant_that_forgets_the_unbound_is_noticed() -> None:
 
 
 def test_what_is_past_is_forgotten_and_the_rest_stays() -> None:
-    line = Line(share_percent=100)
+    line = Line(share_percent=100, spares=0)
     for number in range(4):
         line.set_host(str(number), 50 if number == 0 else 0)
     line.put("a", Promise(2, 10, 40))
@@ -208,3 +213,35 @@ def test_what_is_past_is_forgotten_and_the_rest_stays() -> None:
     line.drop("a")
     line.set_host("0", 0)
     assert line.room(30, 60) == 4
+
+
+@pytest.mark.parametrize(("hosts", "spares"), [(0, 0), (1, 0), (2, 1), (8, 1), (32, 1), (33, 2), (640, 20)])
+def test_unless_told_otherwise_one_in_thirty_two_is_a_spare_and_at_least_one_of_two(hosts: int, spares: int) -> None:
+    line = Line(share_percent=100)
+    for number in range(hosts):
+        line.set_host(str(number))
+    assert line.spares == spares
+    assert line.reservable_room(0, 9) == hosts - spares
+
+
+def test_spares_are_kept_only_beside_a_promise() -> None:
+    line = Line(share_percent=100)
+    for number in range(4):
+        line.set_host(str(number))
+    line.put("a", Promise(1, 10, 20))
+    assert (line.room(0, 10), line.room(0, 11), line.room(20, 99)) == (4, 2, 4)
+    assert line.room(10, 20, spare=True) == 3
+    assert [(room.reservable, room.free) for room in line.rooms(9, 11)] == [(3, 4), (2, 2)]
+    assert [line.earliest_room(hosts, 0) for hosts in (2, 3, 4, 5)] == [0, 20, 20, None]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_first_room_for_ever_is_where_room_says_so(seed: int) -> None:
+    player = Player(seed, spares=seed % 3)
+    for _ in range(60):
+        player.play()
+    for hosts in range(1, HOSTS + 1):
+        fits = (at for at in range(HORIZON + 1) if player.line.room(at, HORIZON + 1) >= hosts)
+        assert player.line.earliest_room(hosts, 0) == next(fits, None)
+        brief = (at for at in range(HORIZON + 1) if player.line.room(at, at + 5) >= hosts)
+        assert player.line.earliest_room(hosts, 0, 5) == next(brief, None)

@@ -21,8 +21,11 @@ from muster.model.base import DAY, HOUR, MINUTE
 from muster.model.billing import Usage
 from muster.model.capacity import Booking, ReservationState
 from muster.model.clusters import Billing
+from muster.model.hosts import Host, Lease
 from muster.model.phases import Phase
 from muster.testing.simulation.cast import GPU, REGION, Cast, play
+
+WITH_SPARE = 9  # hosts of which eight can be had beside a promise: one is kept back for repairs
 
 
 def test_a_scheduled_cluster_is_ready_by_its_start_and_goes_at_its_end(tmp_path: Path) -> None:
@@ -79,7 +82,7 @@ def test_what_is_scheduled_is_kept_from_on_demand(tmp_path: Path) -> None:
         await cast.create("modest", 32)
         await cast.until(made, Phase.READY, hours=5)
 
-    play(tmp_path, story)
+    play(tmp_path, story, hosts=WITH_SPARE)
 
 
 def test_reserved_lasts_so_long_from_ready_gives_the_rest_back_and_is_extended(tmp_path: Path) -> None:
@@ -204,7 +207,7 @@ def test_paused_and_resumed_a_reserved_cluster_keeps_its_place(tmp_path: Path) -
         await cast.house.clusters.resume(cast.tenant, made.id)
         await cast.until(made, Phase.READY)
 
-    play(tmp_path, story)
+    play(tmp_path, story, hosts=WITH_SPARE)
 
 
 def test_an_end_is_moved_only_where_it_is_known_and_paid_for(tmp_path: Path) -> None:
@@ -251,7 +254,7 @@ def test_the_engine_is_real(tmp_path: Path) -> None:
         await cast.create("c", 32)
         await asyncio.gather(cast.until(a, Phase.READY, hours=3), cast.until(b, Phase.READY, hours=6))
 
-    play(tmp_path, story)
+    play(tmp_path, story, hosts=WITH_SPARE)
 
 
 def test_reserved_in_part_the_rest_is_on_demand(tmp_path: Path) -> None:
@@ -276,7 +279,7 @@ def test_reserved_in_part_the_rest_is_on_demand(tmp_path: Path) -> None:
         await cast.until(made, Phase.READY)
         assert (await cast.house.billing.verify(SYSTEM)).holds
 
-    play(tmp_path, story)
+    play(tmp_path, story, hosts=WITH_SPARE)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +311,7 @@ def test_growth_never_eats_into_a_promise(tmp_path: Path) -> None:
         await cast.house.clusters.update(cast.tenant, grows.id, UpdateCluster(gpus=32))
         await cast.until(window, Phase.READY, hours=5)
 
-    play(tmp_path, story)
+    play(tmp_path, story, hosts=WITH_SPARE)
 
 
 def test_who_stays_longer_does_not_eat_into_a_promise(tmp_path: Path) -> None:
@@ -346,6 +349,51 @@ def test_a_single_failure_is_made_up_from_the_spares(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+async def fill(cast: Cast) -> int:
+    """On-demand takes whatever it is given, host by host. How many that were."""
+    for taken in range(99):
+        try:
+            await cast.create(f"filler-{taken}", 8)
+        except OutOfStock:
+            return taken
+    raise AssertionError("there is no end to it")
+
+
+def test_on_a_small_full_fleet_a_single_failure_costs_no_running_promise(tmp_path: Path) -> None:
+    """Nobody set a policy: what is kept back by itself makes up for the host that died."""
+
+    async def story(cast: Cast) -> None:
+        made = await cast.create("term", 32, billing=Billing.RESERVED, duration_days=2, failover=True)
+        await cast.until(made, Phase.READY)
+        assert await fill(cast) == 3
+        host = next(lease.host_id for lease in await cast.leases(made) if lease.slots.bit_count() == 8)
+        await cast.image.desk.inject(Fault(kind=FaultKind.HOST_DEATH, target=host))
+        await cast.until(made, Phase.DEGRADED)
+        await cast.until(made, Phase.READY)
+        assert host not in {lease.host_id for lease in await cast.leases(made)}
+
+    play(tmp_path, story)
+
+
+def test_on_a_small_full_fleet_a_single_failure_costs_no_window_to_come(tmp_path: Path) -> None:
+    """One of the idle hosts that the window would have had dies before it begins."""
+
+    async def story(cast: Cast) -> None:
+        starts_at = cast.clock.now() + 5 * HOUR
+        window = await cast.create(
+            "window", 32, billing=Billing.SCHEDULED, starts_at=starts_at, ends_at=starts_at + 3 * HOUR, failover=True
+        )
+        assert await fill(cast) == 3
+        leased = {lease.host_id for lease in await cast.house.store.find(Find(Lease))}
+        idle = [host for host in await cast.house.store.find(Find(Host)) if host.id not in leased]
+        await cast.image.desk.inject(Fault(kind=FaultKind.HOST_DEATH, target=idle[0].id))
+        ready = await cast.until(window, Phase.READY, hours=6)
+        assert (ready.status.first_ready_at or 0) <= starts_at
+        assert idle[0].id not in {lease.host_id for lease in await cast.leases(window)}
+
+    play(tmp_path, story)
+
+
 def test_an_extension_asks_only_for_what_is_new(tmp_path: Path) -> None:
     """With every host taken, a cluster that has its own may stay as long as nobody else was promised them."""
 
@@ -360,4 +408,4 @@ def test_an_extension_asks_only_for_what_is_new(tmp_path: Path) -> None:
         await cast.house.clusters.update(cast.tenant, made.id, UpdateCluster(ends_at=longer))
         assert (await cast.reservation(made)).ends_at == longer
 
-    play(tmp_path, story)
+    play(tmp_path, story, hosts=WITH_SPARE)

@@ -17,7 +17,7 @@ class CalendarLine(Noun, frozen=True, kw_only=True):
     gpu_type: str
     slots: int
     share_percent: int = 50  # of its hosts, how many windows may promise
-    spares: int | None = None  # hosts kept back for the failures of others; None = one in thirty-two
+    spares: int | None = None  # hosts kept back for the failures of others; None = one in thirty-two, rounded up
     reservable: int = 0  # hosts the database lets windows promise at any instant, as last counted
     revision: int = 0  # raised with every change of what is booked on it
     guarded: bool = False  # something was booked on it at least once

@@ -5,8 +5,9 @@ count that fits at every instant can be bound to hosts when its window begins, a
 that carries slices counts as held while it does.
 
 *Laws.* Time is cut into cells of an hour; whatever touches a cell holds it all. At no cell are more hosts held and
-promised than there are, spares apart; windows together promise at most the reservable share. What is held without
-a known end is held for ever. Costs: a check looks at the cells of its window, the earliest start at those of a year.
+promised than there are, and where anything is promised the spares are neither: only repairs of what was promised may
+have them. Windows together promise at most the reservable share. What is held without a known end is held for ever.
+Costs: a check looks at the cells of its window, the earliest start at those of a year.
 
 Leans on nothing. The grid is a hint like the placement index: the database has the last word (calendar_cell).
 """
@@ -25,7 +26,7 @@ HORIZON: Final = HORIZON_DAYS * DAY // CELL
 SHARE_PERCENT: Final = 50
 """Of the hosts of a line, how many windows may promise when the operator says nothing else."""
 SPARE_OF: Final = 32
-"""One host in so many is kept back from promises when the operator says nothing else."""
+"""One host in so many, or part of so many, is kept back beside promises when the operator says nothing else."""
 FOREVER: Final = 1 << 60
 
 
@@ -89,8 +90,10 @@ class Line:
 
     @property
     def spares(self) -> int:
-        """Hosts kept back for the failures of others."""
-        return self.total // SPARE_OF if self._spares is None else self._spares
+        """Hosts kept back for the failures of others: where there are two, a single failure never costs a promise."""
+        if self._spares is not None:
+            return self._spares
+        return -(-self.total // SPARE_OF) if self.total > 1 else 0
 
     def set_policy(self, share_percent: int, spares: int | None) -> None:
         self.share, self._spares = share_percent, spares
@@ -164,12 +167,18 @@ class Line:
 
     # ---- decisions: nothing below changes what is promised
 
-    def room(self, start: int, end: int) -> int:
-        """How many hosts could be held throughout [start, end) without breaking a promise."""
+    def room(self, start: int, end: int, *, spare: bool = False) -> int:
+        """How many hosts could be held throughout [start, end) without breaking a promise. Where nothing is promised
+        nothing is kept back, nor from who repairs what was (`spare`)."""
+        kept = 0 if spare or not self.promised(start, end) else self.spares
+        return self._left(start, end) - kept
+
+    def _left(self, start: int, end: int) -> int:
+        """How many hosts are neither held nor promised throughout [start, end), spares among them."""
         if self._dirty:
             self._settle()
         load = self._load[max(0, start - self.origin) : max(0, end - self.origin)]
-        return self.total - self.spares - self.forever - max(load, default=0)
+        return self.total - self.forever - max(load, default=0)
 
     def promised(self, start: int, end: int) -> int:
         """How many hosts windows promise together, where within [start, end) they promise most."""
@@ -177,7 +186,7 @@ class Line:
 
     def reservable_room(self, start: int, end: int) -> int:
         """How many hosts a window over [start, end) could be promised."""
-        return min(self.reservable - self.promised(start, end), self.room(start, end))
+        return min(self.reservable - self.promised(start, end), self._left(start, end) - self.spares)
 
     def earliest(self, hosts: int, cells: int, start: int, latest: int | None = None) -> int | None:
         """The first cell from `start` on at which a window of so many cells could begin; None when by `latest` (or
@@ -200,28 +209,27 @@ class Line:
 
     def earliest_room(self, hosts: int, start: int, cells: int | None = None) -> int | None:
         """The first cell from which on so many hosts could be held, for so many cells or (None) for ever; None when
-        nobody knows."""
-        most = self.total - self.spares - self.forever - hosts
+        nobody knows. As in `room`: beside no promise at all, or with the spares left alone."""
+        most = self.total - self.forever - hosts
         if most < 0:
             return None
-        begin = start
-        for cell, load, _ in self._counts(start, self.origin + len(self._load)):
-            if load > most:
-                begin = cell + 1
-            elif cells is not None and cell + 1 - begin >= cells:
-                break
-        return begin
+        known = self.origin + max(len(self._load), len(self._promised))
+        counts = list(self._counts(start, known))
+        alone = _first_run([load <= most and not promised for _, load, promised in counts], cells)
+        beside = _first_run([load <= most - self.spares for _, load, _ in counts], cells)
+        return start + min(alone, beside)
 
     def rooms(self, start: int, end: int) -> Iterator[Room]:
         """Cell by cell, what is left."""
         if self._dirty:
             self._settle()
-        free = self.total - self.spares - self.forever
+        free = self.total - self.forever
         for cell in range(start, end):
             at = cell - self.origin
             load = self._load[at] if 0 <= at < len(self._load) else 0
             promised = self._promised[at] if 0 <= at < len(self._promised) else 0
-            yield Room(cell, max(0, min(self.reservable - promised, free - load)), max(0, free - load))
+            left = free - load - (self.spares if promised else 0)
+            yield Room(cell, max(0, min(self.reservable - promised, free - load - self.spares)), max(0, left))
 
     def _counts(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         """(cell, load, promised) as far as either grid reaches."""
@@ -233,3 +241,14 @@ class Line:
         promised.extend([0] * short)
         load.extend([0] * -short)
         return zip(range(first + self.origin, end), load, promised, strict=False)
+
+
+def _first_run(fits: list[bool], cells: int | None) -> int:
+    """Where so many fit one after the other, or (None) all that come; beyond the end everything does."""
+    begin = 0
+    for at, fitting in enumerate(fits):
+        if not fitting:
+            begin = at + 1
+        elif cells is not None and at + 1 - begin >= cells:
+            break
+    return begin

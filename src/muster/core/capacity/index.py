@@ -409,7 +409,7 @@ class CapacityIndex:
         nodes = max(0, room) * (key.slots // ask.gpus_per_node)
         message = (
             f"{ask.nodes} nodes of {ask.gpus_per_node} x {ask.gpu_type} were asked; {plain.free_nodes} are free in "
-            f"{ask.region}, but all but {nodes} of them are promised to reservations"
+            f"{ask.region}, but all but {nodes} of them are promised to reservations or kept for their repairs"
         )
         return plain._replace(why=Why.NOT_NOW, message=message, free_nodes=nodes)
 

@@ -156,7 +156,7 @@ class Capacity:
             return HORIZON
         line.grid.forget_before(first_cell(at))
         until = first_cell(at) + HORIZON if ends_at is None else end_cell(ends_at)
-        return line.grid.room(first_cell(at), until) + (line.grid.spares if spare else 0)
+        return line.grid.room(first_cell(at), until, spare=spare)
 
     # ---- what is nearest, by the same belief that refused
 

@@ -89,7 +89,7 @@ class Cast:
         return await self.house.store.find(Find(Lease, equals={"cluster_id": cluster.id}))
 
 
-def play(tmp_path: Path, story: Callable[[Cast], Awaitable[None]]) -> None:
+def play(tmp_path: Path, story: Callable[[Cast], Awaitable[None]], hosts: int = 8) -> None:
     loop = VirtualLoop()
     clock = VirtualClock(loop)
 
@@ -99,7 +99,7 @@ def play(tmp_path: Path, story: Callable[[Cast], Awaitable[None]]) -> None:
         image = Image(Files(tmp_path / "m.db", world), clock, entropy, NoFailpoints(), pace=PACE, api=False)
         cast = Cast(image, clock)
         try:
-            await cast.furnish()
+            await cast.furnish(hosts)
             image.start()
             await story(cast)
         finally:
