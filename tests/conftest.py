@@ -10,12 +10,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import threading
 from collections import defaultdict
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    # Whoever runs us in the background ignores Ctrl-C, and what tests start would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 HONEST_SKIP = re.compile(r"(Skipped: )?(needs .+: .+|capability: .+)", re.DOTALL)

@@ -95,9 +95,14 @@ def test_what_a_new_memory_does_not_know_is_removed(server: LocalServer) -> None
 def test_clusters_run_on_while_muster_is_killed(server: LocalServer) -> None:
     server.muster("cluster", "create", "demo", "--type", "slurm", "--gpus", "8", "--wait")
     job = server.muster("ssh", "demo", "sbatch", "--parsable", "--wrap='sleep 600'").strip()
+    running = f"{job}:RUNNING"
+    for _ in range(600):
+        if running in server.muster("ssh", "demo", "squeue", "-h", "-o", "%i:%T"):
+            break
+        time.sleep(0.1)
     server.kill()
     server.up()
-    assert f"{job}:RUNNING" in server.muster("ssh", "demo", "squeue", "-h", "-o", "%i:%T")
+    assert running in server.muster("ssh", "demo", "squeue", "-h", "-o", "%i:%T")
 
 
 def test_a_dead_node_degrades_the_cluster_and_slurm_knows(server: LocalServer) -> None:

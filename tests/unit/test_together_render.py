@@ -281,6 +281,10 @@ def test_a_term_is_told_in_hours() -> None:
     seen = shown(view(ending))
     assert (seen["duration_hours"], seen["reservation_end_time"]) == (24, stamp(NOW + 14 * HOUR))
     assert legacy.cluster_of(view(ending)).duration_hours == 24
+    hasty = replace(
+        ending, created_at=ending.created_at + 7
+    )  # the row was written a moment after its end was reckoned
+    assert shown(view(hasty))["duration_hours"] == 24
     assert (seen["num_reserved_gpus"], "reservation_start_time" in seen) == (0, False)
 
 

@@ -17,7 +17,7 @@ from muster.dialects.together import wire
 from muster.dialects.together.asking import word
 from muster.dialects.together.words import BILLING
 from muster.errors import Invalid, Unsupported, WrongPhase
-from muster.model.base import DAY, Instant
+from muster.model.base import DAY, SECOND, Instant
 from muster.model.clusters import Billing, Cluster
 
 NODE_GPUS: Final = 8
@@ -170,11 +170,12 @@ def reserved_from(cluster: Cluster) -> Instant | None:
 
 
 def lasting(cluster: Cluster) -> Instant:
-    """How long it was asked for; 0 = until it is deleted."""
+    """How long it was asked for; 0 = until it is deleted. An end is reckoned a moment before the row is written."""
     spec = cluster.spec
     if spec.ends_at is None:
         return spec.duration_ms or 0
-    return spec.ends_at - (reserved_from(cluster) or cluster.created_at)
+    asked = spec.ends_at - (reserved_from(cluster) or cluster.created_at)
+    return -(-asked // SECOND) * SECOND
 
 
 def instant(at: datetime) -> Instant:
