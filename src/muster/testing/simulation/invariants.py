@@ -19,6 +19,7 @@ from muster.core.capacity.service import Capacity
 from muster.core.clusters.reclaim import OVER
 from muster.core.clusters.shorts import lacking
 from muster.model.accounts import Account
+from muster.model.base import MINUTE
 from muster.model.billing import Funding
 from muster.model.clusters import Cluster, Node, Share
 from muster.model.events import Request, RequestState
@@ -194,6 +195,10 @@ async def nothing_raises(outside: Outside) -> Broken:
     return f"{failures} reconciles raised what they should not" if failures else None
 
 
+ON_ITS_WAY: Final = 15 * MINUTE
+"""Longer than a cluster takes up or down when nothing more goes wrong."""
+
+
 async def everything_settles(outside: Outside) -> Broken:
     """Eventually: settled, gone, or honestly stuck: for want of a host, and saying so."""
     rest = (Phase.READY, Phase.DEGRADED, Phase.FAILED, Phase.PAUSED, Phase.UNFUNDED, Phase.GONE)
@@ -204,6 +209,8 @@ async def everything_settles(outside: Outside) -> Broken:
             continue
         if cluster.phase is Phase.SCHEDULED and (cluster.spec.begins_at or 0) > outside.now:
             continue
+        if await _set_out_lately(outside, cluster):
+            continue
         if cluster.phase not in rest and not stuck and not await _waits_in_vain(outside, cluster):
             return f"cluster {cluster.name} is still {cluster.phase}, waiting for {cluster.status.waiting_for!r}"
         if cluster.delete_wished_at is not None and cluster.phase is not Phase.GONE:
@@ -212,6 +219,13 @@ async def everything_settles(outside: Outside) -> Broken:
         if volume.phase in (VolumePhase.PROVISIONING, VolumePhase.DELETING):
             return f"volume {volume.name} is still {volume.phase}: {volume.because}"
     return None
+
+
+async def _set_out_lately(outside: Outside, cluster: Cluster) -> bool:
+    """Who waited for a window or for hosts, even for a broken one's, or whose term ended, may be on its way yet."""
+    nodes = await outside.store.find(Find(Node, equals={"cluster_id": cluster.id, "gone_at": None}))
+    set_out = [move.at for move in cluster.status.history if move.phase in (Phase.NETWORK, Phase.DELETING)]
+    return outside.now - max(set_out + [node.created_at for node in nodes], default=0) < ON_ITS_WAY
 
 
 async def _waits_in_vain(outside: Outside, cluster: Cluster) -> bool:
