@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXT = {".py", ".md", ".toml", ".yaml", ".yml", ".txt", ".in", ".sh", ".sql", ".json", ".cfg", ""}
+TEXT = {".py", ".md", ".toml", ".yaml", ".yml", ".txt", ".in", ".sh", ".sql", ".json", ".cfg", ".mts", ""}
 # Written in pieces, so that this file does not find itself.
 MACHINE_PATHS = re.compile(
     "|".join(["/wo" + "rk/", "/ro" + r"ot/\.(pyenv|cache)", r"/ho" + r"me/[a-z]+/(?!\.\.\.)", "/opt/" + "wheels"])
@@ -40,6 +41,18 @@ def test_locks_name_no_registry() -> None:
         assert "://" not in text, f"{lock.name} names an address"
         assert "--index-url" not in text, f"{lock.name} names a registry"
         assert "--hash=sha256:" in text, f"{lock.name} has no hashes"
+
+
+def test_locks_of_npm_name_no_registry_either() -> None:
+    locks = sorted((ROOT / "requirements").rglob("package-lock.json"))
+    assert locks
+    for lock in locks:
+        text = lock.read_text(encoding="utf-8")
+        assert "://" not in text, (
+            f"{lock.parent.name} names an address: npm install --omit-lockfile-registry-resolved"
+        )
+        packages = {name: facts for name, facts in json.loads(text)["packages"].items() if name}
+        assert all(facts["integrity"].startswith("sha512-") for facts in packages.values())
 
 
 def test_the_run_lock_is_part_of_the_check_lock() -> None:
