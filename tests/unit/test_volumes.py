@@ -300,6 +300,26 @@ def test_a_mounted_volume_stays(desk: Desk) -> None:
     asyncio.run(story())
 
 
+def test_a_volume_may_go_after_a_cluster_that_is_going(desk: Desk) -> None:
+    """Terraform ends both in one breath: the cluster, and at once the volume it has mounted."""
+
+    async def story() -> None:
+        volume = await desk.made(await desk.create())
+        mount = await desk.mount(volume)
+        cluster = await desk.store.get(Cluster, "c1")
+        assert cluster is not None
+        going = changed(cluster, delete_wished_at=5, live_name=None)
+        await desk.store.apply(Batch(Step.CLUSTER_WISH, [Replace(going)]))
+        ended = await desk.service.delete(ADMIN, volume.id)
+        assert (ended.delete_wished_at, ended.phase) == (desk.clock.now(), VolumePhase.AVAILABLE)
+        assert await desk.service.attachments(ADMIN, volume.id) == [mount], "it is the cluster's to let go"
+        told = await desk.store.get(Cluster, "c1")
+        assert told is not None
+        assert told.version == going.version + 1, "the cluster's view shows that its volume goes"
+
+    asyncio.run(story())
+
+
 def test_the_gone_are_not_found_and_not_listed(desk: Desk) -> None:
     async def story() -> None:
         volume = await desk.create()

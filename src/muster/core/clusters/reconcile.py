@@ -422,7 +422,9 @@ class ClusterReconciler:
         events = [moved_event(cluster, turn.now)]
         for attachment, volume in turn.snapshot.view.mounts:
             ops.append(Remove(Attachment, attachment.id))
-            if attachment.dies_with_cluster and volume.delete_wished_at is None:
+            if volume.delete_wished_at is not None:
+                ops.append(Wake("volume", volume.id, turn.now))  # it waits for this mount to go
+            elif attachment.dies_with_cluster:
                 ended = self._end_volume(volume, turn)
                 ops += ended.ops()
                 events += ended.events

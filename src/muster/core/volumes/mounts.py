@@ -13,6 +13,15 @@ async def mounts_of(store: Store, volume_id: str) -> list[Attachment]:
     return await store.find(Find(Attachment, equals={"volume_id": volume_id}))
 
 
+async def staying_clusters(store: Store, mounts: list[Attachment]) -> list[str]:
+    """Those of the clusters behind these mounts that nobody has wished away."""
+    ids = sorted({mount.cluster_id for mount in mounts})
+    if not ids:
+        return []
+    query = Find(Cluster, equals={"gone_at": None, "delete_wished_at": None}, one_of={"id": ids})
+    return sorted(cluster.id for cluster in await store.find(query))
+
+
 async def tell_clusters(store: Store, mounts: list[Attachment], at: Instant) -> list[Op]:
     """A cluster's view shows its volumes and is cached by its version: raise that in the same batch, and wake it."""
     ids = sorted({mount.cluster_id for mount in mounts})

@@ -18,7 +18,7 @@ from muster.core.catalog.service import CatalogService
 from muster.core.guarded import first_made, guarded, insert, require_version, submit
 from muster.core.idempotency import REPEAT_WINDOW, Once
 from muster.core.paging import Page, page_of
-from muster.core.volumes.mounts import mounts_of, open_requests, tell_clusters
+from muster.core.volumes.mounts import mounts_of, open_requests, staying_clusters, tell_clusters
 from muster.core.volumes.wishes import Wished, check_size, edited_volume, ended_volume, grown_volume, new_volume
 from muster.errors import (
     InsufficientBalance,
@@ -200,7 +200,8 @@ class VolumeService:
         return await guarded(edit)
 
     async def delete(self, actor: Actor, id: str, *, if_version: int | None = None) -> Volume:
-        """The wish that it go; what is in it is lost. Refused while a cluster has it mounted."""
+        """The wish that it go; what is in it is lost. Refused while a cluster has it mounted, unless that cluster is
+        on its way out too: then the volume goes after it, so that whoever ends both need not wait in between."""
 
         async def delete() -> Volume:
             volume = await self._writable(actor, id, None)
@@ -211,15 +212,15 @@ class VolumeService:
                 raise Protected(
                     f"volume {volume.name} is protected from deletion", hint="set deletion_protection to false first"
                 )
-            if mounts := await mounts_of(self._store, id):
-                clusters = sorted({mount.cluster_id for mount in mounts})
+            mounts = await mounts_of(self._store, id)
+            if staying := await staying_clusters(self._store, mounts):
                 raise Protected(
-                    f"volume {volume.name} is mounted on {len(clusters)} cluster(s)",
+                    f"volume {volume.name} is mounted on {len(staying)} cluster(s)",
                     hint="detach it there, or delete the cluster first",
-                    details={"cluster_ids": clusters},
+                    details={"cluster_ids": staying},
                 )
             wished = ended_volume(volume, request_id=self._entropy.uuid(), actor=actor, at=self._clock.now())
-            return await self._write(wished, [])
+            return await self._write(wished, mounts)
 
         return await guarded(delete)
 
