@@ -36,6 +36,7 @@ from muster.model.clusters import (
     Moved,
     Node,
     NodeRole,
+    Oidc,
 )
 from muster.model.health import Remediation, RemediationMode, RemediationState, RemediationTrigger
 from muster.model.phases import NodePhase, Phase, VolumePhase
@@ -206,6 +207,30 @@ def test_conditions_and_reasons_are_told() -> None:
     assert (seen["status"], seen["status_message"]) == ("WaitingForSubnet", "its network")
 
 
+def test_a_terse_document_differs_only_in_what_is_off() -> None:
+    def both(config: ClusterConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+        of = view(cluster(config=config))
+        return shown(of), dict(msgspec.json.decode(told(render_cluster(of, NOW, True, terse=True))))
+
+    whole, terse = both(ClusterConfig())
+    assert (whole.pop("add_ons"), whole.pop("cluster_config")["load_balancer"]) == ([], "NONE")
+    assert terse == whole
+    whole, terse = both(
+        ClusterConfig(load_balancer="nginx", jumphost=True, add_ons=(AddOn(type="ingress", name="i"),))
+    )
+    assert terse["cluster_config"] == {"load_balancer": "NGINX", "jumphost_enabled": True}
+    assert terse["add_ons"] == whole["add_ons"] != []
+
+
+def test_an_authority_that_was_not_named_is_not_told() -> None:
+    names = "issuer_url client_id username_claim username_prefix group_claim group_prefix"
+    said = dict.fromkeys(names.split(), "x")
+    seen = shown(view(cluster(config=ClusterConfig(oidc=Oidc(**said)))))
+    assert seen["oidc_config"] == said
+    seen = shown(view(cluster(config=ClusterConfig(oidc=Oidc(**said, ca_cert="PEM")))))
+    assert seen["oidc_config"] == {**said, "ca_cert": "PEM"}
+
+
 def test_only_add_ons_that_are_on_are_told_and_the_dashboard_is_one_switch() -> None:
     add_ons = (AddOn(type="dashboard", name="d"), AddOn(type="torchpass", name="t", enabled=False))
     seen = shown(view(cluster(config=ClusterConfig(add_ons=add_ons))))
@@ -274,6 +299,7 @@ def test_volumes_are_told_in_whole_tib(gib: int, tib: int) -> None:
     assert (volume_of(volume, mounted=False).size_tib, volume_of(volume, mounted=False).status) == (tib, "available")
     assert volume_of(volume, mounted=True).status == "bound"
     assert volume_of(replace(volume, phase=VolumePhase.DELETING), mounted=True).status == "deleting"
+    assert volume_of(replace(volume, delete_wished_at=NOW), mounted=True).status == "deleting"
 
 
 def test_a_term_is_told_in_hours() -> None:

@@ -129,11 +129,11 @@ class StartupScripts(Answer, frozen=True, kw_only=True, omit_defaults=True):
 
 class Config(Answer, frozen=True, kw_only=True):
     load_balancer: str
-    ingress: Switch
-    observability: Switch
-    jumphost_enabled: bool
-    kubernetes_dashboard_enabled: bool
-    ssh_ca_enabled: bool
+    ingress: Switch | UnsetType = UNSET
+    observability: Switch | UnsetType = UNSET
+    jumphost_enabled: bool | UnsetType = UNSET
+    kubernetes_dashboard_enabled: bool | UnsetType = UNSET
+    ssh_ca_enabled: bool | UnsetType = UNSET
     gpu_operator_version: str | UnsetType = UNSET
     network_operator_version: str | UnsetType = UNSET
     slurm_startup_scripts: StartupScripts | UnsetType = UNSET
@@ -146,7 +146,7 @@ class Oidc(Answer, frozen=True, kw_only=True):
     username_prefix: str
     group_claim: str
     group_prefix: str
-    ca_cert: str
+    ca_cert: str | UnsetType = UNSET
 
 
 class Condition(Answer, frozen=True, kw_only=True):
@@ -188,8 +188,8 @@ class Cluster(Answer, frozen=True, kw_only=True):
     volumes: list[Volume]
     phase_transitions: list[Transition]
     conditions: list[Condition]
-    add_ons: list[AddOn]
-    cluster_config: Config
+    add_ons: list[AddOn] | UnsetType
+    cluster_config: Config | UnsetType
     install_traefik: bool
     gpu_node_failover_enabled: bool
     is_in_substrate: bool

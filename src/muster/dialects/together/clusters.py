@@ -5,6 +5,7 @@ Leans on the house's services and the pure parts beside it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -23,6 +24,7 @@ from muster.model.base import HOUR
 from muster.model.catalog import Image
 
 KEPT_AS: Final = "together"
+KEPT_TERSE: Final = "together.go"
 PAGE: Final = 1_000
 OLD_SDKS: Final = ("2.0.", "2.1.", "2.2.", "2.3.", "2.4.", "2.5.", "2.6.")
 """SDKs whose regions have driver versions as words; they tell their version in a header."""
@@ -37,6 +39,11 @@ def project_asked(call: Call) -> str | None:
     return call.asked("projectId") or call.asked("project_id") or None
 
 
+def wants_terse(call: Call) -> bool:
+    """Whether a Go client asks, as Terraform's provider is: it gets the document without what is off."""
+    return call.headers.get("x-stainless-lang") == "go"
+
+
 class Clusters:
     def __init__(self, house: House) -> None:
         self._house = house
@@ -47,15 +54,23 @@ class Clusters:
     def _render(self, view: ClusterView) -> bytes:
         return render_cluster(view, self._clock.now(), self._simulated)
 
-    async def _document(self, actor: Actor, id: str, *, accepted: bool = False) -> bytes:
-        document = await self._clusters.rendered(actor, id, KEPT_AS, self._render, accepted=accepted)
+    def _render_terse(self, view: ClusterView) -> bytes:
+        return render_cluster(view, self._clock.now(), self._simulated, terse=True)
+
+    def _way(self, call: Call) -> tuple[str, Callable[[ClusterView], bytes]]:
+        """Under which name the caller's document is kept, and how it is made."""
+        return (KEPT_TERSE, self._render_terse) if wants_terse(call) else (KEPT_AS, self._render)
+
+    async def _document(self, call: Call, id: str, *, accepted: bool = False) -> bytes:
+        name, render = self._way(call)
+        document = await self._clusters.rendered(call.actor, id, name, render, accepted=accepted)
         if is_old(document, now := self._clock.now()):
-            document = await self._clusters.rendered(actor, id, f"{KEPT_AS}.{now // HOUR}", self._render)
+            document = await self._clusters.rendered(call.actor, id, f"{name}.{now // HOUR}", render)
         return document
 
     async def retrieve(self, call: Call) -> Reply:
         id = call.params["cluster_id"]
-        document = await self._document(call.actor, id)
+        document = await self._document(call, id)
         kubeconfig = await self._clusters.kubeconfig(call.actor, id) if may_have_kubeconfig(document) else ""
         return Reply(200, told(document, kubeconfig))
 
@@ -64,7 +79,7 @@ class Clusters:
         command = create_cluster(asked.said, await self._house.catalog.current())
         await self._check_neighbour(call.actor, asked.said.shared_volume, command.region)
         cluster = await self._clusters.create(call.actor, command, note=asked.note)
-        document = await self._document(call.actor, cluster.id, accepted=True)
+        document = await self._document(call, cluster.id, accepted=True)
         return Reply(200, told(document), headers=asked.headers)
 
     async def _check_neighbour(self, actor: Actor, volume: wire.InlineVolume | None, region: str) -> None:
@@ -75,7 +90,7 @@ class Clusters:
         id = call.params["cluster_id"]
         asked = read(call, wire.ClusterChange)
         await self._clusters.change(call.actor, id, lambda view: update_cluster(asked.said, view), note=asked.note)
-        return Reply(200, told(await self._document(call.actor, id)), headers=asked.headers)
+        return Reply(200, told(await self._document(call, id)), headers=asked.headers)
 
     async def delete(self, call: Call) -> Reply:
         cluster = await self._clusters.delete(call.actor, call.params["cluster_id"])
@@ -123,11 +138,12 @@ class Clusters:
 
     async def list(self, call: Call) -> Reply:
         project_id = project_asked(call)
+        name, render = self._way(call)
         documents: list[bytes] = []
         cursor: str | None = None
         while not foreign(call.actor, project_id):
             page, cursor = await self._clusters.rendered_page(
-                call.actor, KEPT_AS, self._render, project_id=project_id, cursor=cursor, limit=PAGE
+                call.actor, name, render, project_id=project_id, cursor=cursor, limit=PAGE
             )
             documents += page
             if cursor is None:

@@ -26,7 +26,8 @@ unchanged. Set two variables (`muster env together` prints them):
     export TOGETHER_API_KEY=...
 
 The SDK 3.x appends `/v1/compute/...` to that by itself; for 2.x, and for the TypeScript client `together-ai` from npm
-(its `client.beta.clusters`), add `/v1`. Either mistake is understood too.
+(its `client.beta.clusters`), add `/v1`. Either mistake is understood too. Their Terraform provider reads the same two
+variables; [how to write its resources](../terraform.md).
 
 Null means absent. A field that nobody knows is accepted and named in the header `{IGNORED}` and in the event. A field
 that is known and cannot be honoured is refused in a sentence. A create that is repeated (same project, name and body,

@@ -271,8 +271,8 @@ ANSWERS: Final[tuple[Section, ...]] = (
             derived volumes: those that are mounted
             derived phase_transitions: the cluster's history
             derived conditions: Updating, Ending, NodesMissing, GrowthWaits, Stuck (ours)
-            spoken add_ons: those that are enabled
-            spoken cluster_config: as set
+            spoken add_ons: those that are enabled; to Go clients (Terraform) absent when there are none
+            spoken cluster_config: as set; to Go clients without what is off, and absent when nothing is on
             spoken install_traefik: whether the load balancer is TRAEFIK
             spoken gpu_node_failover_enabled: as created
             constant is_in_substrate: true

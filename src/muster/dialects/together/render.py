@@ -12,10 +12,11 @@ import base64
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import asdict, replace
 
 from muster.core.clusters.snapshot import ClusterView
 from muster.core.clusters.wishes import CONTROL_CPUS, CONTROL_MEMORY_GIB
@@ -70,10 +71,12 @@ def _said(text: str) -> str | msgspec.UnsetType:
 # --- documents: what is kept, and what goes out ---------------------------------------------------------------------
 
 
-def render_cluster(view: ClusterView, now: Instant, simulated: bool) -> bytes:
+def render_cluster(view: ClusterView, now: Instant, simulated: bool, *, terse: bool = False) -> bytes:
     """The document as it is kept: its head, then the cluster with an empty kube_config."""
     events = _lifecycle(view, now)
     cluster = _cluster(view, [event for _, event in events], simulated)
+    if terse:
+        cluster = _terse(cluster)
     old_at = min((at + LIFECYCLE_TOLD for at, _ in events), default=_NEVER)
     has_kubeconfig = view.cluster.phase in SERVING
     return b"%016d%c" % (old_at, b"k" if has_kubeconfig else b"-") + msgspec.json.encode(cluster)
@@ -210,7 +213,25 @@ def _scripts(scripts: Scripts) -> answers.StartupScripts:
 
 
 def _oidc(config: ClusterConfig) -> answers.Oidc | msgspec.UnsetType:
-    return UNSET if config.oidc is None else msgspec.convert(config.oidc, answers.Oidc, from_attributes=True)
+    if config.oidc is None:
+        return UNSET
+    told = msgspec.convert(config.oidc, answers.Oidc, from_attributes=True)
+    return replace(told, ca_cert=_said(config.oidc.ca_cert))
+
+
+def _terse(cluster: answers.Cluster) -> answers.Cluster:
+    """The same without what is off or empty in how it is set up. Terraform compares these with what a person wrote,
+    and takes "off" for a change from nothing at all; to other Go programs absent and off are one."""
+    config = cluster.cluster_config
+    on = UNSET if config is UNSET else _what_is_on(config)
+    return replace(cluster, add_ons=cluster.add_ons or UNSET, cluster_config=on)
+
+
+def _what_is_on(config: answers.Config) -> answers.Config | msgspec.UnsetType:
+    off = (False, answers.Switch(enabled=False))
+    fields: dict[str, Any] = {name: UNSET if value in off else value for name, value in asdict(config).items()}
+    told = answers.Config(**fields)
+    return UNSET if told == answers.Config(load_balancer=LOAD_BALANCER["none"]) else told
 
 
 # --- nodes ----------------------------------------------------------------------------------------------------------
@@ -312,12 +333,13 @@ def size_tib(volume: Volume) -> int:
 
 
 def volume_of(volume: Volume, *, mounted: bool) -> answers.Volume:
-    bound = mounted and volume.phase is VolumePhase.AVAILABLE
+    phase = volume.phase if volume.delete_wished_at is None else VolumePhase.DELETING
+    bound = mounted and phase is VolumePhase.AVAILABLE
     return answers.Volume(
         volume_id=volume.id,
         volume_name=volume.name,
         size_tib=size_tib(volume),
-        status=BOUND if bound else VOLUME_STATUS[volume.phase],
+        status=BOUND if bound else VOLUME_STATUS[phase],
     )
 
 
