@@ -164,6 +164,8 @@ def test_out_of_stock_says_what_is_nearest(tmp_path: Path) -> None:
         ({"image_id": "nothing"}, Invalid, "image_id"),
         ({"billing": "reserved"}, CallError, None),
         ({"ends_at": 1}, Invalid, "ends_at"),
+        ({"ends_at": 253_402_300_799_000}, Invalid, "ends_at"),  # year 9999: the calendar counts hours until then
+        ({"region": "", "image_id": "nothing"}, Invalid, "image_id"),
         ({"config": ClusterConfig(shm_gib=0)}, Invalid, "config.shm_gib"),
         ({"config": ClusterConfig(load_balancer="f5")}, Invalid, "config.load_balancer"),
         ({"config": ClusterConfig(scripts=Scripts(worker_prolog="echo"))}, Invalid, "config.scripts.worker_prolog"),
@@ -265,6 +267,8 @@ def test_wishes_that_make_no_sense_now_are_refused(tmp_path: Path) -> None:
             await house.clusters.delete(tenant, cluster.id)
         with pytest.raises(Stale):
             await house.clusters.update(tenant, cluster.id, UpdateCluster(failover=True), if_version=99)
+        with pytest.raises(Invalid):
+            await house.clusters.update(tenant, cluster.id, UpdateCluster(ends_at=253_402_300_799_000))
         freed = await house.clusters.update(tenant, cluster.id, UpdateCluster(deletion_protection=False))
         assert freed.generation == 2
         gone = await house.clusters.delete(tenant, cluster.id)
@@ -290,6 +294,25 @@ def test_a_volume_can_be_made_with_its_cluster(tmp_path: Path) -> None:
         with pytest.raises(NameTaken):
             await house.clusters.create(tenant, wish(name="two", mounts=(MountWish(new=new),)))
         assert await house.store.count(Find(Cluster)) == 1
+
+    tell(tmp_path, story)
+
+
+def test_without_a_region_a_cluster_goes_where_its_volume_address_or_image_is(tmp_path: Path) -> None:
+    async def story(house: House, tenant: Actor) -> None:
+        volume = await house.volumes.create(tenant, name="data", size_gib=100, region="Chennai")
+        address = await house.access.reserve_ip(tenant, region="us-central-4")
+        image = next(i for i in (await house.catalog.current()).images.values() if i.region == "Delhi")
+        anywhere = await house.clusters.create(tenant, wish(region=""))
+        assert anywhere.region == "us-central-8"
+        ties = {
+            "Chennai": {"mounts": (MountWish(volume_id=volume.id),)},
+            "us-central-4": {"reserved_ip_id": address.id},
+            "Delhi": {"image_id": image.id},
+        }
+        for region, tie in ties.items():
+            made = await house.clusters.create(tenant, wish(name=region, region="", **tie))
+            assert made.region == region
 
     tell(tmp_path, story)
 

@@ -39,6 +39,12 @@ async def group_ops(store: Store, project_id: str, ids: Sequence[str]) -> list[O
     return [Replace(changed(group)) for group in groups]
 
 
+async def address_region(store: Store, project_id: str, ip_id: str | None) -> str:
+    """Where a cluster must be to have this address; "" when there is none."""
+    ip = None if ip_id is None else await store.get(ReservedIp, ip_id)
+    return ip.region if ip is not None and ip.project_id == project_id else ""
+
+
 async def bind_address(store: Store, project_id: str, cluster_id: str, ip_id: str | None, region: str) -> list[Op]:
     """The reserved address now belongs to this cluster; the row's version guards against two takers."""
     if ip_id is None:

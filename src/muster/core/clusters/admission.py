@@ -21,6 +21,7 @@ WORKERS_MAX = 4096
 SHM_GIB_MAX = 4096
 SCRIPT_BYTES_MAX = 64 * 1024
 WHOLE_HOST_GPUS: Final = 8
+SEE_IMAGES: Final = "muster catalog list image"
 
 ADD_ON_FEATURES: Final[dict[str, Feature]] = {
     "dashboard": Feature.ADD_ON_DASHBOARD,
@@ -99,13 +100,18 @@ def check_preemptible(gpus: int, type: ClusterType, shape: InstanceType, orchest
 
 
 def choose_image(command: CreateCluster, region: str, catalog: Catalog) -> Image:
-    image = catalog.images.get(command.image_id) if command.image_id else catalog.newest_image(region)
+    image = known_image(command.image_id, catalog) if command.image_id else catalog.newest_image(region)
     if image is None or image.region != region:
         raise Invalid(
-            f"there is no image {command.image_id or 'at all'} in {region}",
-            field="image_id",
-            hint="muster catalog list images",
+            f"there is no image {command.image_id or 'at all'} in {region}", field="image_id", hint=SEE_IMAGES
         )
+    return image
+
+
+def known_image(id: str, catalog: Catalog) -> Image:
+    image = catalog.images.get(id)
+    if image is None:
+        raise Invalid(f"there is no image {id}", field="image_id", hint=SEE_IMAGES)
     return image
 
 

@@ -35,7 +35,7 @@ class CreateCluster(Part, frozen=True, kw_only=True):
 
     name: str
     type: ClusterType
-    region: str = ""  # "" = the region with most free capacity for this shape
+    region: str = ""  # "" = where its image, volumes or address are, else where most of this shape is free
     gpu_type: str
     gpus: int
     gpus_per_node: int = 0

@@ -27,11 +27,11 @@ from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
 from muster.core.catalog.snapshot import Catalog
 from muster.core.clusters import admission
-from muster.core.clusters.access import bind_address, group_ops, public_keys
+from muster.core.clusters.access import address_region, bind_address, group_ops, public_keys
 from muster.core.clusters.commands import CreateCluster
 from muster.core.clusters.drawing import More, drawn_by, wants_of
 from muster.core.clusters.loans import lending_line
-from muster.core.clusters.mounts import mount_ops
+from muster.core.clusters.mounts import mount_ops, mounted_region
 from muster.core.clusters.nodes import seat_ops
 from muster.core.clusters.requests import new_request
 from muster.core.clusters.reseat import whole_ask
@@ -160,7 +160,7 @@ class Creates:
         if command.config.oidc is not None and self._issuers is not None:
             await self._issuers.check(command.config.oidc)
         draw = await drawn_by(self._store, project, wish, shape, workers)
-        region = draw.region or await self._choose_region(wish, shape, catalog)
+        region = draw.region or await self._choose_region(project, wish, shape, catalog)
         ask = Ask(
             region,
             command.gpu_type,
@@ -213,13 +213,18 @@ class Creates:
             f"there is a cluster named {name}", field="name", hint="choose another name, or delete that one"
         )
 
-    async def _choose_region(self, command: CreateCluster, shape: InstanceType, catalog: Catalog) -> str:
-        """Where the image is, if one was named; else where most of this shape is free."""
+    async def _choose_region(
+        self, project: Project, command: CreateCluster, shape: InstanceType, catalog: Catalog
+    ) -> str:
+        """Where the image is, if one was named, or its volumes or its address; else where most of this is free."""
         if command.region:
             return command.region
         if command.image_id:
-            image = catalog.images.get(command.image_id)
-            return admission.choose_image(command, image.region if image else "", catalog).region
+            return admission.known_image(command.image_id, catalog).region
+        tied = await mounted_region(self._store, project, command.mounts)
+        tied = tied or await address_region(self._store, project.id, command.reserved_ip_id)
+        if tied:
+            return tied
         await self._capacity.sync()
         free = self._capacity.regions_by_free(shape.gpu_type, shape.gpus)
         if not free:

@@ -10,7 +10,7 @@ from muster.core.accounts.rights import require_sees
 from muster.core.clusters.commands import MountWish, NewVolume
 from muster.core.volumes.wishes import Wished, new_volume
 from muster.errors import Invalid, NotFound, Protected
-from muster.model.accounts import Actor
+from muster.model.accounts import Actor, Project
 from muster.model.base import Instant
 from muster.model.clusters import Cluster, ClusterType
 from muster.model.events import Event
@@ -28,6 +28,17 @@ async def mount_ops(
         ops += more
         events += lines
     return ops, events
+
+
+async def mounted_region(store: Store, project: Project, mounts: Sequence[MountWish]) -> str:
+    """Where a cluster must be to have its volumes; "" when they do not say."""
+    for mount in mounts:
+        volume = await store.get(Volume, mount.volume_id) if mount.new is None else None
+        if volume is not None and volume.project_id == project.id:
+            return volume.region
+        if mount.new is not None and mount.new.region:
+            return mount.new.region
+    return ""
 
 
 async def attach_ops(

@@ -40,7 +40,7 @@ from muster.core.clusters.reseat import check_not_below_promise, promised_worker
 from muster.core.clusters.seating import PLACE_TRIES_MAX, Seating
 from muster.core.clusters.sizes import autoscaled, drawn, lent
 from muster.core.clusters.snapshot import ClusterView, load_mounts, load_view
-from muster.core.clusters.terms import held_until
+from muster.core.clusters.terms import checked_end, held_until
 from muster.core.clusters.views import Views
 from muster.core.clusters.windows import Windows
 from muster.core.clusters.wishes import target_of
@@ -184,7 +184,7 @@ class ClusterService(Views):
             "failover": command.failover,
             "deletion_protection": command.deletion_protection,
             "security_group_ids": command.security_group_ids,
-            "ends_at": command.ends_at,
+            "ends_at": checked_end(command.ends_at, self._clock.now()),
         }
         if command.preemptible_gpus is not None and view.instance_type is not None:
             changes |= lent(cluster.spec, command.preemptible_gpus, view.instance_type, self._orchestrator)

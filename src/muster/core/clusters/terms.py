@@ -20,12 +20,15 @@ PROVISION_LIMIT: Final = 4 * HOUR
 NOTICE: Final = 1 * DAY
 """How long before its end a cluster is told about it; of a short term its last tenth."""
 DURATION_DAYS_MAX: Final = 365
+ENDS_DAYS_MAX: Final = 3 * 366
+"""How far ahead an end may lie: the calendar counts every hour until then."""
 
 
 def check_term(command: CreateCluster, now: Instant) -> None:
     """Whether the words about time make sense together."""
     if command.ends_at is not None and command.ends_at <= now:
         raise Invalid("the cluster would end before it began", field="ends_at")
+    checked_end(command.ends_at, now)
     if command.duration_days is not None and not 0 < command.duration_days <= DURATION_DAYS_MAX:
         raise Invalid(f"duration_days must be between 1 and {DURATION_DAYS_MAX}", field="duration_days")
     if command.reserved_gpus and (command.quote_id or command.billing is not Billing.RESERVED):
@@ -38,6 +41,16 @@ def check_term(command: CreateCluster, now: Instant) -> None:
         _check_window(command, now)
     elif command.starts_at is not None:
         raise Invalid("only scheduled capacity has a start", field="starts_at", hint="say billing: scheduled")
+
+
+def checked_end(ends_at: Instant | None, now: Instant) -> Instant | None:
+    if ends_at is not None and ends_at > now + ENDS_DAYS_MAX * DAY:
+        raise Invalid(
+            f"an end lies at most {ENDS_DAYS_MAX} days ahead",
+            field="ends_at",
+            hint="without an end it stays until it is deleted",
+        )
+    return ends_at
 
 
 def reserved_workers(command: CreateCluster, shape: InstanceType, workers: int) -> int | None:
