@@ -48,7 +48,7 @@ from muster.engine.failpoints import DieAt, orchestrator_with, store_with, subst
 from muster.engine.wakeups import Wakeups
 from muster.errors import DriverError, MusterError
 from muster.fleet_choice import settle_fleet
-from muster.homestead import AlreadyRunning, forget_info, held, keep, kept, make_home, write_info
+from muster.homestead import AlreadyRunning, NoHome, forget_info, held, keep, kept, make_home, write_info
 from muster.model.base import HOUR, MINUTE, SECOND
 from muster.model.catalog import Region
 from muster.model.clusters import Cluster
@@ -63,7 +63,7 @@ from muster.web.issuers import WebIssuers
 from muster.web.logs import set_up_logs
 from muster.web.metrics import Metrics
 from muster.web.probes import Probes
-from muster.web.serve import CannotListen, Server, listen, url_of
+from muster.web.serve import CannotListen, Server, check_pair, listen, url_of
 
 if TYPE_CHECKING:
     from muster.substrates.local import LocalSubstrate
@@ -98,8 +98,8 @@ def simulated_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: S
     from muster.orchestrators.simulated.workshop import SimulatedWorkshop
     from muster.substrates.simulated import SimulatedFaultDesk, SimulatedSubstrate, SimulatedWorld
 
-    file = str(settings.home / "world.db")
-    world = SimulatedWorld.open(file, clock, seed=settings.seed, time_scale=settings.time_scale)
+    file = settings.world or settings.home / "world.db"
+    world = SimulatedWorld.open(str(file), clock, seed=settings.seed, time_scale=settings.time_scale)
 
     async def close() -> None:
         world.close()
@@ -416,6 +416,7 @@ class Life:
         info: dict[str, Any] = {"pid": os.getpid(), "started": house.clock.now(), "role": settings.role, "url": None}
         if self._bound is not None:
             info["url"] = url_of(self._bound, settings.scheme)
+            info["tls_cert"] = None if settings.tls_cert is None else str(settings.tls_cert)
             write_info(settings.home, "server", info)
         if settings.moves:
             write_info(settings.home, "engine", info)
@@ -460,6 +461,7 @@ async def serve(settings: Settings, say: Callable[[str], None] = print) -> int:
     make_home(settings.home)
     with held(settings.home, answers=settings.answers, moves=settings.moves):
         async with AsyncExitStack() as closing:
+            check_pair(settings.tls_cert, settings.tls_key)
             bound = listen(settings.host, settings.port) if settings.answers else None
             if bound is not None:
                 closing.callback(bound.close)
@@ -482,7 +484,7 @@ def run_server(asked: Settings) -> int:
     except AlreadyRunning as first:
         say(str(first))
         return 0
-    except (BadSetting, CannotListen, MusterError) as error:
+    except (BadSetting, CannotListen, MusterError, NoHome) as error:
         print(f"muster: {error}", file=sys.stderr)
         return 1
 

@@ -20,17 +20,24 @@ class AlreadyRunning(Exception):
     """Someone holds this home. `info` is what it wrote about itself, if it did."""
 
     def __init__(self, home: Path, info: dict[str, Any]) -> None:
-        url, pid = info.get("url") or "an unknown address", info.get("pid", "?")
-        super().__init__(f"already running at {url} (pid {pid}, home {home})")
+        where = "as an engine" if info.get("role") == "engine" else f"at {info.get('url') or 'an unknown address'}"
+        super().__init__(f"already running {where} (pid {info.get('pid', '?')}, home {home})")
         self.info = info
+
+
+class NoHome(Exception):
+    """There can be no home at this place."""
 
 
 def make_home(home: Path) -> None:
     """The folder, for its owner only; one that was opened to others is closed again."""
-    for folder in (home, home / "run"):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.stat().st_mode & 0o077 and folder.stat().st_uid == os.geteuid():
-            folder.chmod(0o700)
+    try:
+        for folder in (home, home / "run"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if folder.stat().st_mode & 0o077 and folder.stat().st_uid == os.geteuid():
+                folder.chmod(0o700)
+    except OSError as error:
+        raise NoHome(f"cannot make the home {home}: {error.strerror or error}") from error
 
 
 def keep(path: Path, text: str) -> None:

@@ -61,8 +61,9 @@ class Setting:
     def _bounded(self, text: str) -> float:
         number = self._number(text)
         low, high = self.least, self.most
-        if (low is not None and number < low) or (high is not None and number > high):
-            raise BadSetting(f"{self.flag} must be between {low:g} and {high:g}{self._units()}, not {text}")
+        # Said so that what is no number at all (nan) is not within any bounds.
+        if low is not None and high is not None and not low <= number <= high:
+            raise BadSetting(f"{self.flag} must be between {low} and {high}{self._units()}, not {text}")
         return number
 
     def _number(self, text: str) -> float:
@@ -108,6 +109,12 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "Where hosts come from: local (real nodes on this machine), simulated or none; "
         "auto keeps what the home has, else takes local where it can run.",
         choices=("auto", "simulated", "local", "none"),
+    ),
+    Setting(
+        "world",
+        "path",
+        None,
+        "The file a simulated fleet lives in, one for all servers on one PostgreSQL; in the home when not given.",
     ),
     Setting("fleet_file", "path", None, "A YAML file with the catalogue and hosts to import at first start."),
     _number("hosts", "64", "hosts", 1, 1_000_000, "How many GPU hosts the demo fleet has."),
@@ -212,6 +219,7 @@ class Settings:
     tls_cert: Path | None
     tls_key: Path | None
     fleet: str
+    world: Path | None
     fleet_file: Path | None
     hosts: int
     database: str
@@ -305,6 +313,8 @@ def _check(settings: Settings) -> None:
             raise BadSetting(f"there is no file {path}")
     if not settings.database.startswith(("sqlite:///", "postgresql://", "postgres://")):
         raise BadSetting("--database must be sqlite:///PATH or postgresql://USER@HOST/NAME")
+    if settings.world is not None and settings.database.startswith("sqlite:"):
+        raise BadSetting("--world is for several servers on one PostgreSQL; on SQLite a home has its own")
     if settings.operator_key is not None and settings.operator_key == settings.tenant_key:
         raise BadSetting("--operator-key and --tenant-key must differ: a tenant is not the operator")
     _check_failpoint(settings.failpoint)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,29 @@ def test_help_documents_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_bad_setting_is_a_sentence_and_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("up", "--port", "many") == 2
     assert "--port must be a whole number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--host", "192.0.2.1", "--insecure-bind", "192.0.2.1"], "cannot listen on 192.0.2.1"),
+        (["--home", "/proc/nowhere"], "cannot make the home /proc/nowhere"),
+        (["--database", "sqlite:////nowhere/muster.db"], "cannot open the database /nowhere/muster.db"),
+        (["--tls-cert", "/etc/passwd", "--tls-key", "/etc/passwd"], "no PEM certificate"),
+    ],
+)
+def test_a_server_that_cannot_start_says_why_and_fails(flags: list[str], words: str, tmp_path: Path) -> None:
+    asked = ["up", "--fleet", "simulated", "--port", "0", "--home", str(tmp_path / "home"), *flags]
+    ended = subprocess.run(
+        [sys.executable, "-m", "muster.cli.main", *asked], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 1
+    assert words in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_what_broke_on_the_servers_side_can_be_told_to_its_operator() -> None:
+    assert "req-1" in ended_by(ApiError(500, "internal", "this broke", request_id="req-1")).message
 
 
 def test_nobody_at_the_address_is_code_7(capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,6 +43,8 @@ def test_a_flag_wins_over_the_environment_and_empty_is_not_set() -> None:
         ({"port": "70000"}, "--port must be between 0 and 65535"),
         ({"port": "http"}, "--port must be a whole number"),
         ({"time_scale": "fast"}, "--time-scale must be a number of times"),
+        ({"time_scale": "nan"}, "--time-scale must be between 0.01 and 100000 times, not nan"),
+        ({"hosts": "0"}, "--hosts must be between 1 and 1000000 hosts"),
         ({"fleet": "cloud"}, "--fleet must be one of auto, simulated, local, none"),
         ({"database": "mysql://x"}, "--database must be sqlite:///PATH"),
         ({"tls_cert": "/nowhere"}, "belong together"),
@@ -54,6 +56,7 @@ def test_a_flag_wins_over_the_environment_and_empty_is_not_set() -> None:
         ({"failpoint": "nowhere:after"}, "--failpoint must look like"),
         ({"host": "0.0.0.0"}, "refusing to listen on 0.0.0.0 without TLS"),
         ({"host": "0.0.0.0", "insecure_bind": "127.0.0.1"}, "refusing to listen"),
+        ({"world": "/somewhere.db"}, "--world is for several servers on one PostgreSQL"),
         ({"colour": "red"}, "there is no setting 'colour'"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from muster.sdk.errors import ApiError, SdkError, TimedOut, Unreachable
+from muster.sdk.errors import ApiError, SdkError, TimedOut, Unreachable, Untrusted
 
 FAILED: Final = 1
 USAGE: Final = 2
@@ -61,11 +61,15 @@ def code_for(error: ApiError) -> int:
 def ended_by(error: SdkError) -> Ended:
     """Any end of an SDK call in the words of the command line."""
     if isinstance(error, ApiError):
-        where = f" ({error.field})" if error.field else ""
+        # What broke on the server's side can be found in its log by this.
+        named = error.request_id if error.status >= 500 else error.field
+        where = f" ({named})" if named else ""
         hint = "--as-operator" if error.hint == "use the operator's key" else error.hint
         return Ended(f"{error.detail}{where}", code_for(error), hint)
     if isinstance(error, TimedOut):
         return Ended(f"timed out: {error}", TIMED_OUT, "wait longer with --timeout; it goes on by itself meanwhile")
+    if isinstance(error, Untrusted):
+        return Ended(str(error), UNREACHABLE, "set MUSTER_CA_FILE to the certificate it shows, or to who signed that")
     if isinstance(error, Unreachable):
         return Ended(str(error), UNREACHABLE, "muster up, or set MUSTER_URL")
     return Ended(str(error))

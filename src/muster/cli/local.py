@@ -76,9 +76,10 @@ def answers(home: Path, info: dict[str, Any]) -> bool:
 
 
 def operator_client(home: Path, info: dict[str, Any]) -> Client:
+    from muster.cli.trust import trust
     from muster.sdk import Client
 
-    return Client(str(info["url"]), key_in_home(home, True) or "", verify=os.environ.get("MUSTER_CA_FILE") or True)
+    return Client(str(info["url"]), key_in_home(home, True) or "", verify=trust(info.get("tls_cert")))
 
 
 def last_words(log: Path) -> str:

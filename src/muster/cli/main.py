@@ -68,7 +68,8 @@ class Root(click.Group):
 
 
 EPILOG = CODES + (
-    "\n\nFinds its server by --url and --api-key, MUSTER_URL and MUSTER_API_KEY, a profile, or the local home."
+    "\n\nFinds its server by --url and --api-key, MUSTER_URL and MUSTER_API_KEY, a profile, or the local home.\n"
+    "MUSTER_CA_FILE names a certificate to trust beyond those of the system."
 )
 
 
@@ -87,9 +88,8 @@ def version() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Runs a command and ends the process with its code."""
     try:
-        root.main(args=arguments, prog_name="muster", standalone_mode=False)
-    except click.exceptions.Exit as ended:
-        sys.exit(ended.exit_code)
+        # Click hands the code of an Exit back, like a value that somebody returned.
+        code = root.main(args=arguments, prog_name="muster", standalone_mode=False)
     except (click.Abort, KeyboardInterrupt):
         click.echo("stopped", err=True)
         sys.exit(130)
@@ -99,6 +99,8 @@ def main(arguments: list[str] | None = None) -> None:
         tell(ended_by(error))
     except click.ClickException as error:
         tell(error)
+    if code:
+        sys.exit(code)
 
 
 def tell(error: click.ClickException) -> NoReturn:

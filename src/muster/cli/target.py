@@ -21,6 +21,7 @@ class Target:
     url: str
     key: str
     source: str  # for people: where this came from
+    certificate: str | None = None  # what a server on our own home shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ def of_address(asked: Asked, url: str, environ: Mapping[str, str]) -> Target:
     candidates.append((key_in_home(home, False) if own else None, f"{home}/tenant.key"))
     for key, source in candidates:
         if key:
-            return Target(url, key, source)
+            return Target(url, key, source, info.get("tls_cert") if own and info is not None else None)
     raise Ended(f"no API key for {url}", NOT_AUTHORISED, "set MUSTER_API_KEY, or: eval $(muster env)")
 
 

@@ -35,10 +35,11 @@ class Session:
     @property
     def client(self) -> Client:
         if self._client is None:
+            from muster.cli.trust import trust
             from muster.sdk import Client  # httpx is a fifth of a second that help need not wait for
 
             target = self.target
-            self._client = Client(target.url, target.key, verify=os.environ.get("MUSTER_CA_FILE") or True)
+            self._client = Client(target.url, target.key, verify=trust(target.certificate))
         return self._client
 
     def close(self) -> None:

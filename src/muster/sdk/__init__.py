@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.sdk.errors import ApiError, SdkError, TimedOut, Unreachable
+from muster.sdk.errors import ApiError, SdkError, TimedOut, Unreachable, Untrusted
 
 if TYPE_CHECKING:
     from muster.sdk.client import Client
 
-__all__ = ["ApiError", "Client", "SdkError", "TimedOut", "Unreachable"]
+__all__ = ["ApiError", "Client", "SdkError", "TimedOut", "Unreachable", "Untrusted"]
 
 
 def __getattr__(name: str) -> Any:

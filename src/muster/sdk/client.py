@@ -10,6 +10,7 @@ with Client("http://127.0.0.1:8787", key) as muster:
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -45,7 +46,7 @@ class Client:
         url: str,
         key: str,
         *,
-        verify: bool | str = True,
+        verify: bool | ssl.SSLContext = True,
         pause: Callable[[float], None] = time.sleep,
         entropy: Entropy | None = None,
         clock: Clock | None = None,

@@ -14,6 +14,10 @@ class Unreachable(SdkError):
     """Nobody answered at the server's address."""
 
 
+class Untrusted(Unreachable):
+    """Somebody answered, and could not prove to be who we asked for."""
+
+
 class TimedOut(SdkError):
     """The thing waited for did not come in time; `last` is how it looked when we stopped waiting."""
 

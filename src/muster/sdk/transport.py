@@ -8,6 +8,7 @@ the same way; an address where nobody listens is not.
 from __future__ import annotations
 
 import contextlib
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -16,7 +17,7 @@ import httpx
 
 from muster.clock import RealEntropy
 from muster.contracts.clock import Entropy
-from muster.sdk.errors import ApiError, Unreachable
+from muster.sdk.errors import ApiError, Unreachable, Untrusted
 
 BASE = "/muster/v1"
 ATTEMPTS = 5
@@ -31,7 +32,7 @@ class Transport:
         url: str,
         key: str,
         *,
-        verify: bool | str = True,
+        verify: bool | ssl.SSLContext = True,
         pause: Callable[[float], None] = time.sleep,
         entropy: Entropy | None = None,
         http: httpx.Client | None = None,
@@ -77,6 +78,8 @@ class Transport:
             try:
                 reply = self._http.send(request)
             except httpx.ConnectError as error:
+                if "CERTIFICATE" in str(error):
+                    raise Untrusted(f"{self.url} shows a certificate that nobody here trusts ({error})") from None
                 raise Unreachable(f"nobody answers at {self.url} ({error})") from None
             except httpx.TransportError as error:
                 if last or request.method == "PATCH":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 
 from muster.contracts.store import Store
-from muster.errors import Invalid
+from muster.errors import Invalid, Unavailable
 from muster.store.sqlite import SqliteStore
 
 _SQLITE = "sqlite:///"
@@ -20,7 +21,11 @@ async def open_store(url: str, ticks: Callable[[], float] = lambda: 0.0) -> Stor
 
         return await PostgresStore.open(url)
     if url.startswith(_SQLITE) and len(url) > len(_SQLITE):
-        return SqliteStore.open(url.removeprefix(_SQLITE), ticks=ticks)
+        path = url.removeprefix(_SQLITE)
+        try:
+            return SqliteStore.open(path, ticks=ticks)
+        except sqlite3.Error as error:
+            raise Unavailable(f"cannot open the database {path}: {error}") from error
     raise Invalid(
         "this is not a database we know",
         field="database",

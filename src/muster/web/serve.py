@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -25,13 +26,29 @@ class CannotListen(Exception):
     """The address is taken, or not ours."""
 
 
+def check_pair(cert: Path | None, key: Path | None) -> None:
+    """Whether this certificate can be shown: better asked before anything is made."""
+    if cert is None:
+        return
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as error:
+        raise CannotListen(
+            f"cannot use {cert} with {key}: they are no PEM certificate and its key ({error})"
+        ) from None
+
+
 def listen(host: str, port: int) -> socket.socket:
     """A bound, not yet listening socket; port 0 takes any free one."""
     try:
         family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind, proto)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+        except OSError:
+            bound.close()
+            raise
     except OSError as error:
         raise CannotListen(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
     bound.setblocking(False)

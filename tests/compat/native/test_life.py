@@ -113,6 +113,47 @@ def test_two_processes_share_one_postgresql(tmp_path: Path, postgres_dsn: str) -
     assert not (home / "muster.db").exists()
 
 
+def test_two_homes_on_one_postgresql_live_in_one_world(tmp_path: Path, postgres_dsn: str) -> None:
+    """Trouble made at the server's door is met by an engine of another home."""
+    shared = {"database": postgres_dsn, "world": str(tmp_path / "world.db")}
+    with (
+        running_server(tmp_path / "a", role="api", **shared) as api,
+        running_server(tmp_path / "b", role="engine", **shared),
+    ):
+        made = ask(api, "POST", "/clusters", json=WISH).json()
+        ready = ask(api, "GET", f"/clusters/{made['id']}", params={"wait": 30}).json()
+        host = next(node["host_name"] for node in ready["nodes"] if node["role"] == "worker")
+        fault = {"kind": "host-death", "target": host}
+        operator = {"authorization": f"Bearer {api.operator_key}"}
+        assert httpx.post(f"{api.url}/muster/v1/faults", json=fault, headers=operator).status_code == 201
+        known = {"if-none-match": f'"{ready["version"]}"'}
+        path = f"{api.url}/muster/v1/clusters/{made['id']}"
+        headers = {"authorization": f"Bearer {api.tenant_key}", **known}
+        assert httpx.get(path, params={"wait": 30}, headers=headers, timeout=60).json()["version"] > ready["version"]
+        again = start_another(tmp_path / "b", role="engine", **shared)
+        assert "already running as an engine" in again.stdout
+
+
+def test_a_fleet_that_forgot_everything_is_asked_for_all_of_it_again(tmp_path: Path) -> None:
+    """While nodes boot their fabric is lost too: asking for the nodes alone would wait for ever."""
+    slow = MusterServer(tmp_path / "home", {**FAST, "time_scale": "20"}).start()
+    made = ask(slow, "POST", "/clusters", json=WISH).json()
+    known: dict[str, str] = {}
+    for _ in range(20):
+        headers = {"authorization": f"Bearer {slow.tenant_key}", **known}
+        path = f"{slow.url}/muster/v1/clusters/{made['id']}"
+        reply = httpx.get(path, params={"wait": 10}, headers=headers, timeout=60)
+        known = {"if-none-match": reply.headers["etag"]}
+        if reply.json()["phase"] not in ("network", "storage"):
+            break
+    assert slow.stop() == 0
+    for file in (tmp_path / "home").glob("world.db*"):
+        file.unlink()
+    with running_server(tmp_path / "home") as quick:
+        found = ask(quick, "GET", f"/clusters/{made['id']}", params={"wait": 30}).json()
+        assert found["phase"] == "ready"
+
+
 def test_given_keys_are_the_keys(tmp_path: Path) -> None:
     with running_server(tmp_path / "home", operator_key="mk-the-operator", tenant_key="mk-the-tenant") as server:
         assert (server.operator_key, server.tenant_key) == ("mk-the-operator", "mk-the-tenant")
@@ -172,3 +213,13 @@ def test_it_speaks_tls(tmp_path: Path) -> None:
         assert server.url.startswith("https://127.0.0.1:")
         context = ssl.create_default_context(cafile=str(cert))
         assert httpx.get(f"{server.url}/healthz", verify=context).json() == {"status": "ok"}
+        asked = [sys.executable, "-m", "muster.cli.main", "whoami"]
+        ours = subprocess.run([*asked, "--home", server.home], capture_output=True, text=True, timeout=60)
+        assert (ours.returncode, "admin" in ours.stdout) == (0, True), ours.stderr
+        away = subprocess.run(
+            [*asked, "--url", server.url.replace("127.0.0.1", "localhost"), "--api-key", server.tenant_key],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (away.returncode, "MUSTER_CA_FILE" in away.stderr) == (7, True)

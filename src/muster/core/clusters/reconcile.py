@@ -229,17 +229,18 @@ class ClusterReconciler:
 
     @_perform.register
     async def _(self, step: deeds.EnsureFabric, turn: Turn) -> Outcome:
-        await self._ask([fabric_wish(turn.snapshot)], step.nodes, turn)
+        await self._ask(step.nodes, turn)
         return Advance("network asked for")
 
     @_perform.register
     async def _(self, step: deeds.EnsureNodes, turn: Turn) -> Outcome:
-        await self._ask([], step.nodes, turn)
+        await self._ask(step.nodes, turn)
         return Advance(f"{len(step.nodes)} nodes asked to boot")
 
-    async def _ask(self, wishes: Sequence[Wish], nodes: Sequence[Node], turn: Turn) -> None:
-        """The rows with their keys and leases are the intent; asking twice is asking once."""
-        wishes = [*wishes, *(node_wish(turn.snapshot.view, node) for node in nodes)]
+    async def _ask(self, nodes: Sequence[Node], turn: Turn) -> None:
+        """The rows with their keys and leases are the intent; asking twice is asking once. The fabric is always asked
+        for too: a node whose fabric was lost would wait for it in vain."""
+        wishes: list[Wish] = [fabric_wish(turn.snapshot), *(node_wish(turn.snapshot.view, node) for node in nodes)]
         await self._substrate.ensure(wishes, turn.fence)
         asked = [NodeMove(node, NodePhase.BOOTING, "asked to boot") for node in nodes]
         pending = [move for move in asked if move.node.phase is NodePhase.PENDING]
