@@ -102,6 +102,10 @@ class RunTests:
 class Drain:
     nodes: tuple[Node, ...]
 
+    @property
+    def because(self) -> str:
+        return "it is to be repaired" if self.nodes[0].mending.wish else "the cluster shrinks"
+
 
 @dataclass(frozen=True, slots=True)
 class Grow:

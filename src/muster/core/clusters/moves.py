@@ -47,6 +47,14 @@ def _mended(node: Node, before: NodePhase) -> Node:
     return node
 
 
+def was_drained(node: Node) -> bool:
+    """Whether it was drained at our word since it last served, so that taking it back is up to us too."""
+    served_or_drained = (
+        m.phase for m in reversed(node.history) if m.phase in (NodePhase.RUNNING, NodePhase.DRAINING)
+    )
+    return next(served_or_drained, None) == NodePhase.DRAINING
+
+
 def passing(cluster: Cluster, moves: Sequence[Move], now: Instant) -> tuple[Cluster, list[Event]]:
     """Phase after phase, each with its event, for one batch: one version further however many they are."""
     version, events = cluster.version + 1, []

@@ -31,7 +31,7 @@ from muster.core.clusters.conditions import announced, with_conditions, with_sta
 from muster.core.clusters.cordon import cordon_dead
 from muster.core.clusters.deeds import NodeMove, Sight
 from muster.core.clusters.growth import REFUSALS, Growth, shrunk, ungrown, waits_because
-from muster.core.clusters.moves import at_rest, booting, moved, moved_event, node_event, passing
+from muster.core.clusters.moves import at_rest, booting, moved, moved_event, node_event, passing, was_drained
 from muster.core.clusters.nodes import Seat, seat_ops
 from muster.core.clusters.plan import LOOK_AGAIN, plan
 from muster.core.clusters.reclaim import notice_event, warned
@@ -272,7 +272,7 @@ class ClusterReconciler:
     @_perform.register
     async def _(self, step: deeds.Drain, turn: Turn) -> Outcome:
         nodes = [node.id for node in step.nodes]
-        await self._orchestrator.drain(target_of(turn.snapshot.view), nodes, "the cluster shrinks", turn.fence)
+        await self._orchestrator.drain(target_of(turn.snapshot.view), nodes, step.because, turn.fence)
         return Wait(f"{step.nodes[0].name} to finish its work", turn.now + LOOK_AGAIN)
 
     @_perform.register
@@ -314,6 +314,9 @@ class ClusterReconciler:
         return await self._converged(turn, members)
 
     async def _converged(self, turn: Turn, members: Sequence[Node]) -> Outcome:
+        back = [node.id for node in members if node.phase is NodePhase.JOINING and was_drained(node)]
+        if back:  # a drain outlives the boot that it made room for
+            await self._orchestrator.admit(target_of(turn.snapshot.view), back, turn.fence)
         joined = [
             moved(NodeMove(node, NodePhase.RUNNING, "it joined"), turn.now)
             for node in members

@@ -87,7 +87,8 @@ def _joined(
     if note is not None and (note.generation, note.up_at) == (member.generation, body.up_at):
         return note
     ready_at = now + draw(JOIN, "join", member.node_id, member.generation)
-    return MemberNote(generation=member.generation, up_at=body.up_at, ready_at=ready_at)
+    drained_at = None if note is None else note.drained_at  # a drain outlives a boot
+    return MemberNote(generation=member.generation, up_at=body.up_at, ready_at=ready_at, drained_at=drained_at)
 
 
 def progress(page: Page, target: Target, bodies: Bodies, now: Instant) -> Progress:

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from muster.clock import SeededEntropy
 from muster.contracts.faults import Fault, FaultKind
+from muster.contracts.orchestrator import Standing
 from muster.contracts.steps import Step
 from muster.contracts.store import Find
-from muster.contracts.substrate import Fence
 from muster.core.capacity.index import Stock
 from muster.core.clusters.wishes import target_of
 from muster.core.demo import demo_catalog
@@ -24,7 +24,7 @@ from muster.dialects.native.clusters import KEPT_AS
 from muster.dialects.native.translate import render_cluster, stamp
 from muster.engine.engine import Pace
 from muster.model.accounts import SYSTEM, Role
-from muster.model.base import HOUR, MINUTE, Instant
+from muster.model.base import MINUTE, Instant
 from muster.model.catalog import Price
 from muster.model.clusters import Cluster
 from muster.model.health import RemediationMode
@@ -160,6 +160,11 @@ class Story:
             return cluster["phase"] == phase and done and (workers is None or (len(running) == workers and settled))
 
         return await self.until(f"{phase} with {workers}", f"/clusters/{self.ids['cluster']}", so)
+
+    async def repaired(self, id: str) -> None:
+        look = lambda image: image.house.health.remediation(SYSTEM, self.ids["cluster"], None, id)  # noqa: E731
+        while (await self.stubbornly(look)).is_open:
+            await self._clock.sleep(LOOK_SECONDS)
 
     async def as_tenant(self) -> None:
         """Make a key and use it from now on. Its secret is told once: who died over it needs another."""
@@ -342,29 +347,20 @@ async def a_host_dies(story: Story) -> None:
 
 
 async def a_node_is_repaired(story: Story) -> None:
-    """remediation.wish"""
+    """remediation.wish, orchestrator.admit: it is drained, booted anew, and takes work again"""
     cluster = await story.cluster_is("ready", 2)
     node = next(node["id"] for node in cluster["nodes"] if node["role"] == "worker")
     mode = RemediationMode.REBOOT
     await story.stubbornly(
         lambda image: image.house.health.create(SYSTEM, cluster["id"], node, mode=mode, id=f"repair-{node}")
     )
-    await story.cluster_is("ready", 2)
+    await story.repaired(f"repair-{node}")
 
+    async def standing(image: Image[At]) -> Standing:
+        view = await image.house.clusters.view(SYSTEM, cluster["id"])
+        return (await image.orchestrator.observe(target_of(view)))[node]
 
-async def a_node_is_taken_back(story: Story) -> None:
-    """orchestrator.admit, which no plan asks for yet: drained by hand, and taken back into service"""
-
-    async def admit(image: Image[At]) -> None:
-        view = await image.house.clusters.view(SYSTEM, story.ids["cluster"])
-        worker = view.workers()[0].id
-        soon = story.now() + HOUR  # whatever is due within the hour lends its token, and has it back by then
-        claims = await image.store.claim(worker="a hand", now=soon, lease_ms=1, limit=1)
-        fence = Fence(view.cluster.id, claims[0].token)
-        await image.orchestrator.drain(target_of(view), [worker], "looked at", fence)
-        await image.orchestrator.admit(target_of(view), [worker], fence)
-
-    await story.stubbornly(admit)
+    assert await story.stubbornly(standing) is Standing.IDLE, "a node that was repaired takes work again"
 
 
 async def a_price_changes(story: Story) -> None:
@@ -433,7 +429,6 @@ ACTS: Final[tuple[Callable[[Story], Awaitable[None]], ...]] = (
     it_restarts,
     a_host_dies,
     a_node_is_repaired,
-    a_node_is_taken_back,
     a_price_changes,
     a_budget_is_spent,
     a_quote_expires,
