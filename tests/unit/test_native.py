@@ -149,9 +149,10 @@ def test_tags_and_patience_are_read_or_refused() -> None:
     for wrong in ("wait=-1", "wait=61", "wait=nan", "wait=long"):
         with pytest.raises(Invalid):
             asking.patience(call(query=wrong))
-    for wrong in ("limit=-1", "limit=x", "limit=99999999999999999999", "limit=%C2%B2"):
+    for wrong in ("limit=-1", "limit=x", "limit=99999999999999999999", "limit=%C2%B2", f"limit={'9' * 6_000}"):
         with pytest.raises(Invalid):
             asking.paging(call(query=wrong))
+    assert asking.read_seq("9" * 6_000) is None
 
 
 def test_once_is_scoped_by_what_was_said() -> None:

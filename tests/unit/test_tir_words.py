@@ -256,3 +256,5 @@ def test_each_task_has_its_own_lines() -> None:
     text = "starting\n0: a\n1: b\n 0:  c: d\n"
     assert task_lines(text, 0) == "starting\na\n c: d\n"
     assert task_lines(text, 1) == "b\n"
+    pi = "3" * 6_000 + ": more digits than Python reads"
+    assert task_lines(pi, 0) == f"{pi}\n"

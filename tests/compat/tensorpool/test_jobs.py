@@ -122,6 +122,7 @@ def test_a_link_is_good_for_one_file_and_a_while(tenant: Tenant) -> None:
         f"{head}/{int(until) + 1}/{signature}",
         f"{head}/{until}/{'0' * 64}",
         f"{head}/x/{signature}",
+        f"{head}/%C2%B2/{signature}",
         link.replace("/log/", "/0/"),
         link.replace("/log/", "/%2e%2e%2flog/"),
     ):

@@ -18,6 +18,7 @@ from muster.errors import Invalid
 
 WAIT_SECONDS_MAX: Final = 60.0
 _NUMBER_MAX: Final = (1 << 63) - 1
+_DIGITS_MAX: Final = 32
 _AT: Final = re.compile(r"^(?P<said>.*?)(?: - at `(?P<path>.+)`)?$", re.S)
 _NAMED: Final = re.compile(r"(?:unknown|required) field `(?P<name>.+?)`")
 _TAG: Final = re.compile(r'^(?:W/)?"(\d{1,18})"$')
@@ -73,14 +74,22 @@ def number(call: Call, name: str) -> int | None:
     said = text(call, name)
     if said is None:
         return None
-    if not (said.isascii() and said.isdigit() and int(said) <= _NUMBER_MAX):
+    found = whole(said)
+    if found is None:
         raise Invalid(f"{name} must be a whole number", field=name)
+    return found
+
+
+def whole(said: str) -> int | None:
+    """A number that a database can hold. Its length is asked first: Python refuses to read thousands of digits."""
+    if len(said) > _DIGITS_MAX or not said.isascii() or not said.isdigit() or int(said) > _NUMBER_MAX:
+        return None
     return int(said)
 
 
 def read_seq(said: str | None) -> int | None:
     """An event's number as a browser repeats it; anything else is ignored, as a browser cannot be told."""
-    return int(said) if said and said.isascii() and said.isdigit() and int(said) <= _NUMBER_MAX else None
+    return whole(said) if said else None
 
 
 def flag(call: Call, name: str) -> bool:

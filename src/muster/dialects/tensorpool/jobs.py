@@ -100,7 +100,7 @@ class Jobs:
     async def file(self, call: Call) -> Stream:
         """Open to whoever holds the link, until it expires."""
         until, part = call.params["until"], call.params["part"]
-        if not until.isdigit() or len(until) > 16:
+        if len(until) > 16 or not until.isascii() or not until.isdigit():
             raise NotFound("there is no such file")
         job = await self._jobs.by_link(call.params["job_id"], part, int(until), call.params["signature"])
         return Stream(self._bytes(job, part), content_type="application/octet-stream")

@@ -30,7 +30,7 @@ REPLICAS_MAX: Final = 4_096
 LOG_BYTES_MAX: Final = 4 << 20
 MASTER_PORT: Final = 29_500
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.A)
-_TASK: Final = re.compile(r"^ *(\d+): ?(.*)$")
+_TASK: Final = re.compile(r"^ *(\d{1,6}): ?(.*)$")
 
 
 class Jobs:

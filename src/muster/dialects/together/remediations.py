@@ -102,7 +102,7 @@ def _page_size(call: Call) -> int | None:
     said = call.asked("page_size") or call.asked("pageSize") or None
     if said is None or said == "0":
         return None
-    if not (said.isascii() and said.isdigit() and int(said) <= 1_000):
+    if len(said) > 4 or not said.isascii() or not said.isdigit() or int(said) > 1_000:
         raise Invalid("page_size must be a whole number up to 1000", field="page_size")
     return int(said)
 
