@@ -256,7 +256,7 @@ def test_a_refusal_says_what_is_nearest(fleet: Fleet) -> None:
         return refused.value
 
     error = asyncio.run(story())
-    assert error.message == "3 nodes of 8 x H100_SXM were asked; 2 of 3 are free in Delhi"
+    assert error.message == "3 nodes of 8 x H100_SXM asked for; 2 of 3 are free in Delhi"
     assert error.hint is not None
     assert error.hint.startswith("Chennai has 2 such nodes free; or ask for at most 2 nodes (16 GPUs) here")
     assert error.details["elsewhere"] == [{"region": "Chennai", "free_nodes": 2}]

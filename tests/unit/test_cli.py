@@ -320,6 +320,9 @@ def test_without_a_terminal_only_news_is_told() -> None:
     assert news(first, grown) == [f"  {node_words(grown)}"]
 
 
+NODE = {"node": "w-0"}
+
+
 def test_an_explanation_in_words() -> None:
     told = {
         "name": "demo",
@@ -334,6 +337,7 @@ def test_an_explanation_in_words() -> None:
         "steps": [
             {"seq": 2, "at": "1970-01-01T00:01:00.000Z", "type": "cluster.phase", "message": "storage is ready"},
             {"seq": 1, "at": "1970-01-01T00:00:00.000Z", "type": "cluster.created", "message": "16 GPUs"},
+            {"seq": 3, "at": "1970-01-01T00:01:00.000Z", "type": "node.phase", "message": "it booted", "data": NODE},
         ],
     }
     words = explained(told, now=120.0)
@@ -341,6 +345,7 @@ def test_an_explanation_in_words() -> None:
     assert "Waiting: w-1 (1m more at most)." in words
     assert "1 running, 1 booting" in words
     assert "w-1 is slow" in words
+    assert "node.phase          w-0: it booted" in words
     assert words.index("cluster.created") < words.index("cluster.phase")
 
 

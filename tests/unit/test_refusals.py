@@ -7,14 +7,14 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from muster.contracts.http import Call, Reply
+from muster.contracts.http import Call, NoSuchPath, Reply
 from muster.core.capacity.placement import Ask, Refusal, Why
 from muster.core.capacity.refusals import Nearest, refuse
 from muster.dialects.native import problem as native
 from muster.dialects.tensorpool import refusals as tensorpool
 from muster.dialects.tir import refusals as tir
 from muster.dialects.together import refusals as together
-from muster.errors import CallError, OutOfStock
+from muster.errors import CallError, Invalid, OutOfStock
 from muster.model.base import HOUR
 
 NOW = 490_000 * HOUR
@@ -37,6 +37,19 @@ def test_every_dialect_says_the_ways_out(refusal: Callable[[CallError, Call], Re
     body = refusal(out_of_stock(), CALL).body
     assert isinstance(body, bytes)
     assert WAYS in body.decode()
+
+
+def test_one_is_one_node() -> None:
+    with pytest.raises(OutOfStock) as told:
+        refuse(Ask("Delhi", "H100_SXM", 1, 2), Refusal(Why.NOT_NOW, "", 1, 8, (("Chennai", 1),)), Nearest(1))
+    assert (told.value.hint or "").startswith("Chennai has 1 such node free; or ask for at most 1 node (1 GPU) here")
+
+
+@pytest.mark.parametrize("error", [Invalid("a mistake"), NoSuchPath("/nowhere")])
+def test_whoever_asked_wrongly_is_shown_the_reference(error: CallError) -> None:
+    body = native.refusal(error, CALL).body
+    assert isinstance(body, bytes)
+    assert msgspec.json.decode(body)["hint"] == "see /muster/v1/docs"
 
 
 @pytest.mark.parametrize("refusal", [native.refusal, tensorpool.refusal])

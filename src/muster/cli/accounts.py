@@ -99,6 +99,8 @@ def create_project(session: Session, name: str, account: str | None, gpu_quota: 
 @click.pass_obj
 def update_project(session: Session, name_or_id: str, name: str | None, gpu_quota: int | None) -> None:
     """Rename a project, or set its quota."""
+    if gpu_quota is not None:
+        session.as_operator()
     found = session.client.projects.find(name_or_id)
     changed = session.client.projects.update(found["id"], if_version=found["version"], name=name, gpu_quota=gpu_quota)
     session.one(changed, PROJECT.columns)

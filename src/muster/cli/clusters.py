@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from muster.cli.create import create
+from muster.cli.create import body_from, create
 from muster.cli.nouns import Shown, add_list
 from muster.cli.show import Column, Thing, age, emit, facts, table
 from muster.cli.told import explained
@@ -182,6 +182,7 @@ def done(session: Session, changed: Thing, wait: bool, timeout: float) -> None:
 @click.option("--protect/--no-protect", "deletion_protection", default=None, help="Refuse deletion.")
 @click.option("--image", "image_id", help="Another image.")
 @click.option("--force", is_flag=True, help="Shrink without waiting for running jobs.")
+@click.option("--file", "-f", help="More fields, like config, from YAML or JSON; flags win over them.")
 @click.option("--if-version", type=int, help="Only if nobody changed it since.")
 @wait_option
 @timeout_option
@@ -197,24 +198,25 @@ def update(
     deletion_protection: bool | None,
     image_id: str | None,
     force: bool,
+    file: str | None,
     if_version: int | None,
     wait: bool,
     timeout: float,
 ) -> None:
     """Change a cluster; what is not named stays."""
     found = session.client.clusters.find(name_or_id)
-    changed = session.client.clusters.update(
-        found["id"],
-        if_version=if_version,
-        gpus=gpus,
-        autoscale=None if autoscale_max is None else {"max_gpus": autoscale_max},
-        preemptible_gpus=preemptible_gpus,
-        pool_gpus=pool_gpus,
-        failover=failover,
-        deletion_protection=deletion_protection,
-        image_id=image_id,
-        force=force or None,
-    )
+    said = {
+        "gpus": gpus,
+        "autoscale": None if autoscale_max is None else {"max_gpus": autoscale_max},
+        "preemptible_gpus": preemptible_gpus,
+        "pool_gpus": pool_gpus,
+        "failover": failover,
+        "deletion_protection": deletion_protection,
+        "image_id": image_id,
+        "force": force or None,
+    }
+    given = {field: value for field, value in said.items() if value is not None}
+    changed = session.client.clusters.update(found["id"], if_version=if_version, **{**body_from(file), **given})
     done(session, changed, wait, timeout)
 
 

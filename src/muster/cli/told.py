@@ -39,6 +39,12 @@ def steps(told: Thing) -> list[str]:
     if not found:
         return []
     return ["", "Last steps:"] + [
-        f"  {step['at']}  {step['type']:<18}  {step.get('message') or step.get('cause') or ''}".rstrip()
+        f"  {step['at']}  {step['type']:<18}  {whose(step)}{step.get('message') or step.get('cause') or ''}".rstrip()
         for step in sorted(found, key=lambda step: step["seq"])[-LAST_STEPS:]
     ]
+
+
+def whose(step: Thing) -> str:
+    """A step of one node says which."""
+    node = (step.get("data") or {}).get("node")
+    return f"{node}: " if node else ""

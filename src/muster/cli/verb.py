@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,6 +42,10 @@ class Session:
             target = self.target
             self._client = Client(target.url, target.key, verify=trust(target.certificate))
         return self._client
+
+    def as_operator(self) -> None:
+        """What follows is the operator's to do. Before the first call only."""
+        self.asked = replace(self.asked, operator=True)
 
     def close(self) -> None:
         if self._client is not None:

@@ -74,6 +74,13 @@ class Call:
         return self._headers
 
 
+class NoSuchPath(NotFound):
+    """Nobody claims this path: a 404, in the words of whose it looks like."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"there is nothing at {path}")
+
+
 class WrongMethod(NotFound):
     """The path is known, but not with this method: a 405, in the words of the path's own dialect."""
 

@@ -15,8 +15,8 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from muster.contracts.clock import Clock, Entropy
 from muster.contracts.faults import FaultDesk, WireFault
-from muster.contracts.http import Call, Dialect, Reply, Route, Stream, WrongMethod
-from muster.errors import CallError, NotFound, RateLimited, StoreFull, TooLarge, Unauthenticated, Unavailable
+from muster.contracts.http import Call, Dialect, NoSuchPath, Reply, Route, Stream, WrongMethod
+from muster.errors import CallError, RateLimited, StoreFull, TooLarge, Unauthenticated, Unavailable
 from muster.model.accounts import Actor, Role
 from muster.web.limits import OpenCalls, RateLimit
 from muster.web.logs import CALL_ID
@@ -207,7 +207,7 @@ class App:
         """A path nobody has, or one that does not answer to this method."""
         if found is None:
             claimant = next((d for d in self._dialects if d.claims(call.path)), self._dialects[0])
-            return claimant.refuse(NotFound(f"there is nothing at {call.path}"), call)
+            return claimant.refuse(NoSuchPath(call.path), call)
         allow = _allowed(found)
         if call.method == "OPTIONS":
             return Reply(204, headers=(("allow", allow),))

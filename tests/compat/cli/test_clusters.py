@@ -51,6 +51,8 @@ def test_resize_pause_resume_update(shell: Shell, name: str) -> None:
     assert shell.json("cluster", "update", name, "--failover", "--protect")["deletion_protection"] is True
     shell.run("cluster", "delete", name, "--yes", code=4)
     shell.run("cluster", "update", name, "--no-protect")
+    shell.run("cluster", "update", name, "-f", "-", "--wait", stdin="config: {shm_gib: 32}")
+    assert shell.json("cluster", "show", name)["config"]["shm_gib"] == 32
     shell.run("cluster", "delete", name, "--yes", "--wait")
 
 

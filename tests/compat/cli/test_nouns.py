@@ -88,6 +88,13 @@ def test_ssh_keys_groups_and_addresses(shell: Shell, tmp_path: Path) -> None:
     shell.run("reserved-ip", "release", address["id"], "--yes")
 
 
+def test_a_quota_is_the_operators_to_set(shell: Shell) -> None:
+    """The operator's projects too, though a tenant's key is what this home takes by default."""
+    shell.run("account", "create", "counted")
+    shell.run("project", "create", "counted", "--account", "counted")
+    assert shell.json("project", "update", "counted", "--gpu-quota", "8")["gpu_quota"] == 8
+
+
 def test_hosts_are_set_apart_and_drawn_from(shell: Shell) -> None:
     project = shell.json("project", "list")[0]["name"]
     made = shell.json("pool", "create", "apart", "--region", "us-central-8", "--project", project, "--hosts", "1")

@@ -123,7 +123,11 @@ class AccountService:
         name = clean_name(name)
         check_quota(gpu_quota)
         if (owner := account_id or actor.account_id) is None:
-            raise Invalid("a project belongs to an account: name one", field="account_id", hint="pass account_id")
+            raise Invalid(
+                "a project belongs to an account: name one",
+                field="account_id",
+                hint="say account_id, or --account NAME",
+            )
         account = await self.account(actor, owner)
         project = Project(
             id=self._entropy.uuid(),

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from muster.core.capacity.calendar import FOREVER, Line, end_cell
 from muster.core.capacity.holds import Holds, Lifetime
-from muster.core.capacity.placement import Ask, Grant, LineKey, Placement, Refusal, Why
+from muster.core.capacity.placement import Ask, Grant, LineKey, Placement, Refusal, Why, counted
 from muster.core.capacity.pool import Leaf, Pool, bits
 from muster.model.base import Instant
 from muster.model.hosts import ANY_TIME, Host, HostHealth, HostRole
@@ -408,7 +408,7 @@ class CapacityIndex:
         plain = self._refusal(ask)
         nodes = max(0, room) * (key.slots // ask.gpus_per_node)
         message = (
-            f"{ask.nodes} nodes of {ask.gpus_per_node} x {ask.gpu_type} were asked; {plain.free_nodes} are free in "
+            f"{counted(ask.nodes)} of {ask.gpus_per_node} x {ask.gpu_type} asked for; {plain.free_nodes} are free in "
             f"{ask.region}, but all but {nodes} of them are promised to reservations or kept for their repairs"
         )
         return plain._replace(why=Why.NOT_NOW, message=message, free_nodes=nodes)
@@ -428,20 +428,23 @@ class CapacityIndex:
         if ask.nodes and not self._pools_for(ask.region, ask.gpu_type, ask.gpus_per_node):
             return Why.UNKNOWN_SHAPE, f"no host in {ask.region} can be a node of {shape}"
         if ask.nodes > total:
-            return Why.NEVER, f"{ask.nodes} nodes of {shape} were asked; {ask.region} has {total} even when empty"
+            return Why.NEVER, f"{counted(ask.nodes)} of {shape} asked for; {ask.region} has {total} even when empty"
         if self._pool_lacks(ask):
             return (
                 Why.NEVER,
-                f"{ask.pool_nodes} nodes of {shape} are more than pool {ask.pool_id} ever has",
+                f"{counted(ask.pool_nodes)} of {shape} is more than pool {ask.pool_id} ever has",
             )
         control = self.total_nodes(ask.region, CONTROL, 1)
         if ask.control > control:
             return Why.NEVER, f"{ask.control} control slices are needed; {ask.region} has {control} even when empty"
         if ask.nodes > free:
-            return Why.NOT_NOW, f"{ask.nodes} nodes of {shape} were asked; {free} of {total} are free in {ask.region}"
+            return (
+                Why.NOT_NOW,
+                f"{counted(ask.nodes)} of {shape} asked for; {free} of {total} are free in {ask.region}",
+            )
         free_gpus, _ = self.pool_stock(ask.region, ask.gpu_type, ask.pool_id) if ask.pool_nodes else (0, 0)
         if ask.pool_nodes * ask.gpus_per_node > free_gpus:
-            asked = f"{ask.pool_nodes} nodes of {shape} were asked of pool {ask.pool_id}"
+            asked = f"{counted(ask.pool_nodes)} of {shape} asked of pool {ask.pool_id}"
             return Why.NOT_NOW, f"{asked}; {free_gpus} GPUs of it are free"
         control = self.free_nodes(ask.region, CONTROL, 1)
         return Why.NOT_NOW, f"{ask.control} control slices are needed; {control} are free in {ask.region}"

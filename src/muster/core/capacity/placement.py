@@ -75,3 +75,7 @@ class Refusal(NamedTuple):
     free_nodes: int  # of this shape, here, now
     total_nodes: int  # of this shape, here, when everything is free
     elsewhere: tuple[tuple[str, int], ...] = ()  # (region, free nodes of this shape), most first
+
+
+def counted(count: int, noun: str = "node") -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

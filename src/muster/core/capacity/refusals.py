@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, NoReturn
 
-from muster.core.capacity.placement import Ask, Refusal, Why
+from muster.core.capacity.placement import Ask, Refusal, Why, counted
 from muster.core.moments import iso, said_at
 from muster.errors import NeverFits, OutOfStock
 from muster.model.base import Instant
@@ -51,10 +51,10 @@ def _hint(ask: Ask, refusal: Refusal, nearest: Nearest) -> str:
     ways = []
     if refusal.elsewhere:
         region, nodes = refusal.elsewhere[0]
-        ways.append(f"{region} has {nodes} such nodes free")
+        ways.append(f"{region} has {counted(nodes, 'such node')} free")
     here = nearest.nodes if refusal.why is Why.NOT_NOW else refusal.total_nodes
     if 0 < here < ask.nodes:
-        ways.append(f"ask for at most {here} nodes ({here * ask.gpus_per_node} GPUs) here")
+        ways.append(f"ask for at most {counted(here)} ({counted(here * ask.gpus_per_node, 'GPU')}) here")
     if refusal.why is Why.NOT_NOW:
         ways.append(f"wait for all of it here: {when_free(nearest.later, ask.at)} ({_waiting(nearest)})")
     return "; or ".join(ways) or "ask the operator for more hosts, or choose another GPU type"

@@ -38,7 +38,7 @@ LOAD_BALANCERS: Final = ("none", "traefik", "nginx", "istio")
 def check_name(name: str) -> str:
     """A cluster's name stands in URLs and kubeconfig contexts, so a slash is no part of it."""
     if "/" in name:
-        raise Invalid("a cluster name has no slash", field="name", hint="try: demo")
+        raise Invalid("a cluster name has no slash", field="name", hint="for example: demo")
     return clean_name(name)
 
 

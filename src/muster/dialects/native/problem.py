@@ -11,11 +11,12 @@ from typing import Final
 
 import msgspec
 
-from muster.contracts.http import Call, Reply, WrongMethod
+from muster.contracts.http import Call, NoSuchPath, Reply, WrongMethod
 from muster.dialects.native.views import Problem
-from muster.errors import CallError
+from muster.errors import CallError, Invalid
 
 CONTENT_TYPE: Final = "application/problem+json"
+REFERENCE: Final = "/muster/v1/docs"
 STATUS: Final[dict[str, int]] = {
     "invalid": 400,
     "unauthenticated": 401,
@@ -49,10 +50,15 @@ def refusal(error: CallError, call: Call) -> Reply:
         detail=error.message,
         request_id=call.id,
         field=error.field,
-        hint=error.hint,
+        hint=error.hint or _way_out(error),
         details=error.details or None,
     )
     return Reply(status, msgspec.json.encode(problem), CONTENT_TYPE, _headers(error, status))
+
+
+def _way_out(error: CallError) -> str | None:
+    """Whoever asked for the wrong thing, or in the wrong way, finds the right one in the reference."""
+    return f"see {REFERENCE}" if isinstance(error, Invalid | NoSuchPath) else None
 
 
 def crash(call: Call) -> Reply:
