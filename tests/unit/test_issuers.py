@@ -75,6 +75,8 @@ def test_where_the_document_is() -> None:
         "100.64.0.1",
         "::ffff:127.0.0.1",
         "::ffff:10.0.0.1",
+        "64:ff9b::7f00:1",
+        "2002:a00:1::1",
         "::",
     ],
 )
@@ -82,7 +84,7 @@ def test_addresses_inside_a_network_are_not_public(address: str) -> None:
     assert not is_public(address)
 
 
-@pytest.mark.parametrize("address", ["1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1"])
+@pytest.mark.parametrize("address", ["1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"])
 def test_addresses_of_the_internet_are(address: str) -> None:
     assert is_public(address)
 

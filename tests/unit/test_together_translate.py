@@ -14,7 +14,7 @@ from muster.core.clusters.commands import AutoscaleWish, CreateCluster, MountWis
 from muster.core.clusters.snapshot import ClusterView
 from muster.core.demo import demo_catalog
 from muster.dialects.together import legacy, wire
-from muster.dialects.together.asking import IGNORED, read
+from muster.dialects.together.asking import IGNORED, IGNORED_MAX, read
 from muster.dialects.together.translate import create_cluster, driver_word, update_cluster
 from muster.errors import CallError, Invalid, Unsupported, WrongPhase
 from muster.model.base import DAY, HOUR
@@ -163,13 +163,15 @@ def test_gpus_come_in_eights(gpus: int) -> None:
         ({"num_preemptible_gpus": 4}, "num_preemptible_gpus"),
         ({"num_preemptible_gpus": 8}, "project_id"),
         ({"shared_volume": {"volume_name": "v", "size_tib": 1}, "volume_id": "v"}, "shared_volume"),
-        ({"shared_volume": {"volume_name": "v", "size_tib": 0, "region": REGION}}, "size_tib"),
+        ({"shared_volume": {"volume_name": "v", "size_tib": 0, "region": REGION}}, "shared_volume.size_tib"),
         ({"shared_volume": {"volume_name": "v", "size_tib": 1, "region": "Delhi"}}, "shared_volume.region"),
-        ({"shared_volume": {"size_tib": 1}}, "volume_name"),
+        ({"shared_volume": {"size_tib": 1}}, "shared_volume.volume_name"),
         ({"shared_volume": {"volume_name": "v", "size_tib": 1, "project_id": "x"}}, "shared_volume.project_id"),
-        ({"oidc_config": {"issuer_url": "https://x"}}, "client_id"),
+        ({"oidc_config": {"issuer_url": "https://x"}}, "oidc_config.client_id"),
+        ({"oidc_config": OIDC | {"username_claim": "shoe"}}, "oidc_config.username_claim"),
         ({"add_ons": [{"add_on_type": "espresso", "name": "x"}]}, "add_ons"),
-        ({"add_ons": [{"add_on_type": "dashboard"}]}, "name"),
+        ({"add_ons": [{"add_on_type": "dashboard"}]}, "add_ons.name"),
+        ({"add_ons": [{"add_on_type": "dashboard", "name": ""}]}, "add_ons.name"),
         (
             {"add_ons": [{"add_on_type": "ingress", "name": "x", "config": {"dashboard": {"enabled": True}}}]},
             "add_ons",
@@ -241,7 +243,11 @@ def test_a_bare_cuda_version_means_the_older_os_and_a_suffix_chooses() -> None:
     bare = image(create(cuda_version="12.8", nvidia_driver_version="570"))
     assert bare.os == "ubuntu-22.04" if "ubuntu-22.04" in systems else min(systems)
     for os in systems:
-        assert image(create(cuda_version=f"12.8-{os}", nvidia_driver_version="570")).os == os
+        chosen = create(cuda_version=f"12.8-{os}", nvidia_driver_version="570")
+        assert image(chosen).os == os
+        other = "ubuntu-22.04" if os == "ubuntu-24.04" else "ubuntu-24.04"
+        pair = {"cuda_version": f"12.8-{other}", "nvidia_driver_version": "570"}
+        assert refused(Invalid, nvidia_version_id=chosen.image_id, **pair).field == "nvidia_version_id"
 
 
 def test_on_demand_may_end_by_itself() -> None:
@@ -278,6 +284,15 @@ def test_an_inline_volume_outlives_its_cluster_unless_said_otherwise() -> None:
         assert mount.new is not None
         assert mount.new.dies_with_cluster is dies
     assert create(volume_id="v").mounts == (MountWish(volume_id="v"),)
+
+
+def test_an_inline_volume_may_name_the_project_that_its_cluster_is_in() -> None:
+    inline = {"volume_name": "v", "size_tib": 2, "region": REGION, "project_id": "mine"}
+    said = asked(GOOD | {"shared_volume": inline}).said
+    assert create_cluster(said, CATALOG, "mine").mounts
+    assert create(project_id="mine", shared_volume=inline).mounts
+    with pytest.raises(Invalid, match="belongs to the cluster's project"):
+        create_cluster(said, CATALOG, "another")
 
 
 def test_how_it_is_set_up_inside() -> None:
@@ -358,6 +373,9 @@ def test_unknown_fields_are_told_back_at_every_depth() -> None:
     assert dict(found.headers)[IGNORED].count(",") == len(expected) - 1
     assert set(found.note["ignored_fields"]) == set(expected)
     assert asked(GOOD).headers == ()
+    twice = asked(GOOD | {"add_ons": add_ons * 2} | {f"f{number}": 1 for number in range(IGNORED_MAX)})
+    assert len(twice.ignored) == len(set(twice.ignored)) == IGNORED_MAX + 1
+    assert twice.ignored[-1] == "(1 more)"
     assert create_cluster(found.said, CATALOG).name == "demo"
 
 

@@ -13,7 +13,7 @@ import muster.core.clusters.conditions
 from muster.contracts.http import Call, WrongMethod
 from muster.dialects.together import answers, document, refusals, wire, words
 from muster.dialects.together.fields import ANSWERS, NEVER_SENT, REQUESTS, Kind, Section
-from muster.errors import CALL_ERRORS, Invalid, OutOfStock, RateLimited, Stale, Unavailable
+from muster.errors import CALL_ERRORS, CallError, Invalid, OutOfStock, RateLimited, Stale, Unavailable, Unsupported
 from muster.model.clusters import Billing, Cluster, ClusterSpec, ClusterType
 from muster.model.health import RemediationMode, RemediationState, RemediationTrigger
 from muster.model.phases import NodePhase, Phase, VolumePhase
@@ -146,6 +146,28 @@ def test_a_refusal_is_two_sentences_and_names_the_field_as_the_caller_knows_it()
     assert told(scripts.body)["param"] == "cluster_config.slurm_startup_scripts.worker_prolog"
     add_on = refusals.refusal(Invalid("x", field="config.add_ons (dashboard)"), call())
     assert told(add_on.body)["param"] == "add_ons"
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (Invalid("num_gpus must be a multiple of 8", field="num_gpus"), "num_gpus must be a multiple of 8."),
+        (Invalid("us-central-8 has no CUDA 9"), "us-central-8 has no CUDA 9."),
+        (Invalid("don't"), "Don't."),
+        (Invalid("shm_gib must be more", field="config.shm_gib"), "slurm_shm_size_gib must be more."),
+        (
+            Unsupported("this fleet cannot honour config.add_ons (x) here", field="config.add_ons (x)"),
+            "This fleet cannot honour add_ons (x) here.",
+        ),
+        (
+            Invalid("login_init must start with a shebang", field="config.scripts.login_init"),
+            "cluster_config.slurm_startup_scripts.login_init_script must start with a shebang.",
+        ),
+        (Invalid("this is none", field="cursor", hint="use next_cursor"), "This is none. Use next_page_token."),
+    ],
+)
+def test_names_are_told_as_the_caller_writes_them(error: CallError, message: str) -> None:
+    assert told(refusals.refusal(error, call()).body)["message"] == message
 
 
 def test_a_409_says_whether_asking_again_can_help() -> None:

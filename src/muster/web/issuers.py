@@ -22,6 +22,7 @@ SECONDS_MAX: Final = 3.0
 BYTES_MAX: Final = 64 << 10
 DISCOVERY: Final = "/.well-known/openid-configuration"
 FIELD: Final = "config.oidc"
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 class Place(NamedTuple):
@@ -75,9 +76,16 @@ def place_of(issuer_url: str) -> Place:
 
 
 def is_public(address: str) -> bool:
+    """An IPv6 address that leads to an IPv4 one (mapped, NAT64, 6to4, Teredo) is as public as that."""
     found = ipaddress.ip_address(address.split("%", 1)[0])
-    mapped = getattr(found, "ipv4_mapped", None)
-    return (mapped or found).is_global and not (mapped or found).is_multicast
+    inner = _embedded(found) if isinstance(found, ipaddress.IPv6Address) else None
+    return (inner or found).is_global and not (inner or found).is_multicast
+
+
+def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
 
 
 def check_document(answer: bytes, issuer_url: str) -> None:

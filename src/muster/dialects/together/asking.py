@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -49,8 +49,7 @@ def read(call: Call, body: type[B]) -> Asked[B]:
         said = without_null(msgspec.json.decode(call.body or b"{}"))
         if not isinstance(said, dict):
             raise Invalid("the body is a JSON object", field="body")
-        ignored = tuple(_tidy(name) for name in _unknown(said, _shape(body)))
-        return Asked(msgspec.convert(said, body), ignored[:IGNORED_MAX])
+        return Asked(msgspec.convert(said, body), _named(_unknown(said, _shape(body))))
     except msgspec.ValidationError as error:
         raise _wrong(str(error)) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -69,7 +68,7 @@ def _wrong(message: str) -> Invalid:
     found = _AT.match(message)
     said, path = (found["said"], found["path"] or "$") if found else (message, "$")
     field = path.removeprefix("$").lstrip(".") or "body"
-    return Invalid(f"{field}: {said[:1].lower()}{said[1:]}", field=field)
+    return Invalid(f"{field}: {said[:1].lower()}{said[1:]}".replace(" | null", ""), field=field)
 
 
 # --- fields that nobody knows -------------------------------------------------------------------------------------
@@ -108,6 +107,13 @@ def _unknown(said: Any, shape: Shape, where: str = "") -> Iterator[str]:
                 yield from _unknown(value, shape[name], f"{where}{name}.")
 
 
+def _named(unknown: Iterable[str]) -> tuple[str, ...]:
+    """Each once; of very many the first, and how many more there are."""
+    names = tuple(dict.fromkeys(_tidy(name) for name in unknown))
+    more = len(names) - IGNORED_MAX
+    return names if more <= 0 else (*names[:IGNORED_MAX], f"({more} more)")
+
+
 def _tidy(name: str) -> str:
     """A name fit for a header, whatever somebody typed."""
     return name if _PLAIN.fullmatch(name) else "(unprintable)"
@@ -132,8 +138,10 @@ def words(call: Call, name: str, table: Mapping[T, str], *, unspoken: Sequence[s
     return tuple(word(part, table, name) for part in given if part not in unspoken)
 
 
-def required(said: Body, *names: str) -> None:
-    """Everything that is missing, in one sentence."""
-    missing = [name for name in names if getattr(said, name) is None]
+def required(said: Body, *names: str, within: str = "") -> None:
+    """Everything that is missing, in one sentence; `within` is the field whose parts these are."""
+    missing = [f"{within}{'.' if within else ''}{name}" for name in names if getattr(said, name) is None]
     if missing:
-        raise Invalid(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} required", field=missing[0])
+        *others, last = missing
+        listed = f"{', '.join(others)} and {last} are" if others else f"{last} is"
+        raise Invalid(f"{listed} required", field=missing[0])

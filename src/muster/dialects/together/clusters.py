@@ -5,7 +5,7 @@ Leans on the house's services and the pure parts beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -70,13 +70,17 @@ class Clusters:
 
     async def retrieve(self, call: Call) -> Reply:
         id = call.params["cluster_id"]
+        return Reply(200, await self._whole(call, id))
+
+    async def _whole(self, call: Call, id: str) -> bytes:
         document = await self._document(call, id)
-        kubeconfig = await self._clusters.kubeconfig(call.actor, id) if may_have_kubeconfig(document) else ""
-        return Reply(200, told(document, kubeconfig))
+        return told(
+            document, await self._clusters.kubeconfig(call.actor, id) if may_have_kubeconfig(document) else ""
+        )
 
     async def create(self, call: Call) -> Reply:
         asked = read(call, wire.NewCluster)
-        command = create_cluster(asked.said, await self._house.catalog.current())
+        command = create_cluster(asked.said, await self._house.catalog.current(), call.actor.project_id)
         await self._check_neighbour(call.actor, asked.said.shared_volume, command.region)
         cluster = await self._clusters.create(call.actor, command, note=asked.note)
         document = await self._document(call, cluster.id, accepted=True)
@@ -90,7 +94,7 @@ class Clusters:
         id = call.params["cluster_id"]
         asked = read(call, wire.ClusterChange)
         await self._clusters.change(call.actor, id, lambda view: update_cluster(asked.said, view), note=asked.note)
-        return Reply(200, told(await self._document(call, id)), headers=asked.headers)
+        return Reply(200, await self._whole(call, id), headers=asked.headers)
 
     async def delete(self, call: Call) -> Reply:
         cluster = await self._clusters.delete(call.actor, call.params["cluster_id"])
@@ -137,18 +141,24 @@ class Clusters:
         return found
 
     async def list(self, call: Call) -> Reply:
-        project_id = project_asked(call)
-        name, render = self._way(call)
         documents: list[bytes] = []
         cursor: str | None = None
-        while not foreign(call.actor, project_id):
-            page, cursor = await self._clusters.rendered_page(
-                call.actor, name, render, project_id=project_id, cursor=cursor, limit=PAGE
-            )
+        while not foreign(call.actor, project_asked(call)):
+            page, cursor = await self._page(call, cursor)
             documents += page
             if cursor is None:
                 break
         return Reply(200, told_list(documents))
+
+    async def _page(self, call: Call, cursor: str | None) -> tuple[Sequence[bytes], str | None]:
+        """Kept documents; all anew, under this hour's name, once one of them is old."""
+        name, render = self._way(call)
+        now, about = self._clock.now(), {"project_id": project_asked(call), "cursor": cursor}
+        page = await self._clusters.rendered_page(call.actor, name, render, limit=PAGE, **about)
+        if any(is_old(document, now) for document in page[0]):
+            name = f"{name}.{now // HOUR}"
+            page = await self._clusters.rendered_page(call.actor, name, render, limit=PAGE, **about)
+        return page
 
 
 async def check_neighbour(house: House, actor: Actor, cluster_id: str, region: str) -> None:

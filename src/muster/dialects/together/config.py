@@ -21,6 +21,7 @@ from muster.model.clusters import Acceptance, AddOn, ClusterConfig, ClusterType,
 ADD_ONS: Final = ("dashboard", "headlamp", "ingress", "slurm_web", "torchpass")
 DASHBOARD: Final = "dashboard"
 BURN_SECONDS_MAX: Final = 86_400
+USERNAME_CLAIMS: Final = ("email", "preferred_username", "sub")
 
 SCRIPTS: Final[dict[str, str]] = {
     "worker_prolog": "worker_prolog",
@@ -117,13 +118,15 @@ def _scripts(scripts: Scripts, said: wire.StartupScripts, type_: ClusterType) ->
 
 
 def _new_add_on(said: wire.NewAddOn) -> AddOn:
-    required(said, "add_on_type", "name")
+    required(said, "add_on_type", "name", within="add_ons")
+    if not said.name:
+        raise Invalid("an add-on has a name", field="add_ons.name", hint="It is switched on and off by that")
     if said.add_on_type not in ADD_ONS:
         raise Invalid(
             f"there is no add-on {said.add_on_type}", field="add_ons", hint=f"Use one of {', '.join(ADD_ONS)}"
         )
     enabled = _enabled(said.config, said.add_on_type)
-    return AddOn(type=said.add_on_type, name=said.name or "", enabled=True if enabled is None else enabled)
+    return AddOn(type=said.add_on_type, name=said.name, enabled=True if enabled is None else enabled)
 
 
 def _enabled(config: wire.AddOnConfig | None, type_: str) -> bool | None:
@@ -139,7 +142,7 @@ def _enabled(config: wire.AddOnConfig | None, type_: str) -> bool | None:
 def _merged(add_ons: tuple[AddOn, ...], changes: Sequence[wire.AddOnChange]) -> tuple[AddOn, ...]:
     known = {add_on.name: add_on for add_on in add_ons}
     for change in changes:
-        required(change, "name")
+        required(change, "name", within="add_ons")
         add_on = known.get(change.name or "")
         if add_on is None:
             names = ", ".join(sorted(known)) or "none"
@@ -176,7 +179,14 @@ def _with_dashboard(add_ons: tuple[AddOn, ...], enabled: bool) -> tuple[AddOn, .
 
 
 def oidc(said: wire.OidcConfig) -> Oidc:
-    required(said, "issuer_url", "client_id", "username_claim", "username_prefix", "group_claim", "group_prefix")
+    names = ("issuer_url", "client_id", "username_claim", "username_prefix", "group_claim", "group_prefix")
+    required(said, *names, within="oidc_config")
+    if said.username_claim not in USERNAME_CLAIMS:
+        raise Invalid(
+            f"username_claim cannot be {said.username_claim}",
+            field="oidc_config.username_claim",
+            hint=f"Use one of {', '.join(USERNAME_CLAIMS)}",
+        )
     return Oidc(
         issuer_url=said.issuer_url or "",
         client_id=said.client_id or "",

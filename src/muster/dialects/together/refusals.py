@@ -7,6 +7,7 @@ do, for it is all that the command line shows. A 409 says whether asking again c
 from __future__ import annotations
 
 import math
+import re
 from typing import Final
 
 import msgspec
@@ -51,6 +52,7 @@ WORTH_RETRYING: Final = frozenset({"stale"})
 """Of the 409s: somebody else was quicker, and the same request may well succeed now."""
 
 RETRY_SECONDS: Final = 2
+_WORD: Final = re.compile(r"[a-z]+'?[a-z]*[,:;]?")
 
 _CLUSTER_WORDS: Final[dict[str, str]] = {
     "name": "cluster_name",
@@ -82,6 +84,7 @@ _CLUSTER_WORDS: Final[dict[str, str]] = {
     "config.scripts.login_init": "cluster_config.slurm_startup_scripts.login_init_script",
     "config.scripts.nodeset_init": "cluster_config.slurm_startup_scripts.nodeset_init_script",
     "config.add_ons": "add_ons",
+    "cursor": "page_token",
 }
 _VOLUME_WORDS: Final[dict[str, str]] = {"name": "volume_name", "size_gib": "size_tib"}
 
@@ -99,7 +102,9 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 
 def refusal(error: CallError, call: Call) -> Reply:
     status = 405 if isinstance(error, WrongMethod) else STATUS[error.code]
-    told = Told(message=_words(error), type=TYPE[status], param=_param(error.field, call.path), code=error.code)
+    told = Told(
+        message=_words(error, call.path), type=TYPE[status], param=_param(error.field, call.path), code=error.code
+    )
     return Reply(status, msgspec.json.encode(Envelope(error=told)), headers=_headers(error, status))
 
 
@@ -109,14 +114,30 @@ def crash(call: Call) -> Reply:
     return Reply(500, msgspec.json.encode(Envelope(error=told)))
 
 
-def _words(error: CallError) -> str:
+def _words(error: CallError, path: str) -> str:
     """Message and way out, as two sentences; stock-outs begin with the words that scripts look for."""
-    message = f"Out of stock: {error.message}" if error.code == "out_of_stock" else error.message
-    return " ".join(_sentence(text) for text in (message, error.hint) if text)
+    message = f"Out of stock: {error.message}" if error.code == "out_of_stock" else _in_their_words(error, path)
+    hint = (error.hint or "").replace("next_cursor", "next_page_token")
+    return " ".join(_sentence(text) for text in (message, hint) if text)
+
+
+def _in_their_words(error: CallError, path: str) -> str:
+    """A sentence that names the field by the house's word names it by the caller's."""
+    told = _param(error.field, path)
+    if error.field is None or told is None:
+        return error.message
+    whole = error.field.split(" ", 1)[0]
+    if "." in whole and whole in error.message:
+        return error.message.replace(whole, told)
+    ours = whole.rsplit(".", 1)[-1]
+    return told + error.message.removeprefix(ours) if error.message.startswith(f"{ours} ") else error.message
 
 
 def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+    """Begun with a capital, unless it begins with a name: those are told as they are written."""
+    first = text.split(" ", 1)[0]
+    begun = text[:1].upper() + text[1:] if _WORD.fullmatch(first) else text
+    return begun + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 def _param(field: str | None, path: str) -> str | None:

@@ -34,7 +34,8 @@ LEGACY_OS: Final = "ubuntu-22.04"
 # --- create ---------------------------------------------------------------------------------------------------------
 
 
-def create_cluster(said: wire.NewCluster, catalog: Catalog) -> CreateCluster:
+def create_cluster(said: wire.NewCluster, catalog: Catalog, own_project: str | None = None) -> CreateCluster:
+    """`own_project` is whose the cluster is when nothing is said."""
     required(said, "cluster_name", "region", "gpu_type", "num_gpus", "billing_type")
     type_ = ClusterType.KUBERNETES if said.cluster_type is None else word(said.cluster_type, TYPE, "cluster_type")
     region = _region(said.region or "", catalog)
@@ -53,10 +54,10 @@ def create_cluster(said: wire.NewCluster, catalog: Catalog) -> CreateCluster:
         pool_id=said.capacity_pool_id or "",
         pool_gpus=said.num_capacity_pool_gpus if said.capacity_pool_id else None,
         image_id=_image(said, region, catalog).id,
-        project_id=said.project_id,
+        project_id=said.project_id or None,
         preemptible_gpus=said.num_preemptible_gpus or 0,
         failover=bool(said.gpu_node_failover_enabled),
-        mounts=_mounts(said, region),
+        mounts=_mounts(said, region, said.project_id or own_project),
         acceptance=acceptance(said.acceptance_tests_params),
         config=new_config(said, type_),
         **term._asdict(),
@@ -115,9 +116,9 @@ def _image(said: wire.NewCluster, region: str, catalog: Catalog) -> Image:
     if said.nvidia_version_id is None:
         if pair is None:
             raise Invalid(
-                "cuda version and nvidia driver version are required",
+                "without nvidia_version_id, cuda version and nvidia driver version are required",
                 field="cuda_version",
-                hint="Give nvidia_version_id, or cuda_version and nvidia_driver_version; the regions list them",
+                hint="They are cuda_version and nvidia_driver_version; the regions list them",
             )
         return _image_of(*pair, region, catalog)
     image = catalog.images.get(said.nvidia_version_id)
@@ -127,10 +128,10 @@ def _image(said: wire.NewCluster, region: str, catalog: Catalog) -> Image:
             field="nvidia_version_id",
             hint="List the regions to see what they have",
         )
-    if pair is not None and pair[:2] != (image.cuda_version, image.driver_version):
+    if pair is not None and not _is_of(image, *pair):
         raise Invalid(
-            f"nvidia_version_id is CUDA {image.cuda_version} with driver {image.driver_version}, "
-            f"not {pair[0]} with {pair[1]}",
+            f"nvidia_version_id is CUDA {image.cuda_version} with driver {image.driver_version} on {image.os}, "
+            f"not {pair[0]} with {pair[1]}" + (f" on {pair[2]}" if pair[2] else ""),
             field="nvidia_version_id",
             hint="Give either the id or the versions",
         )
@@ -170,10 +171,7 @@ def driver_word(image: Image) -> str:
 
 def _image_of(cuda: str, driver: str, os: str | None, region: str, catalog: Catalog) -> Image:
     fitting = [
-        image
-        for image in catalog.images_in(region)
-        if (image.cuda_version, image.driver_version, image.flavour) == (cuda, driver, "base")
-        and (os is None or _plain(os) == _plain(image.os))
+        image for image in catalog.images_in(region) if image.flavour == "base" and _is_of(image, cuda, driver, os)
     ]
     if not fitting:
         have = sorted({f"{i.cuda_version} with {i.driver_version}" for i in catalog.images_in(region)})
@@ -185,6 +183,11 @@ def _image_of(cuda: str, driver: str, os: str | None, region: str, catalog: Cata
     return min(fitting, key=lambda image: (image.os != LEGACY_OS, image.os, image.id))
 
 
+def _is_of(image: Image, cuda: str, driver: str, os: str | None) -> bool:
+    same = (image.cuda_version, image.driver_version) == (cuda, driver)
+    return same and (os is None or _plain(os) == _plain(image.os))
+
+
 def _plain(os: str) -> str:
     return re.sub(r"[^a-z0-9]", "", os.lower())
 
@@ -192,40 +195,40 @@ def _plain(os: str) -> str:
 # --- volumes --------------------------------------------------------------------------------------------------------
 
 
-def _mounts(said: wire.NewCluster, region: str) -> tuple[MountWish, ...]:
+def _mounts(said: wire.NewCluster, region: str, project_id: str | None) -> tuple[MountWish, ...]:
     if said.shared_volume is not None and said.volume_id:
         raise Invalid("give shared_volume or volume_id, not both", field="shared_volume")
     if said.volume_id:
         return (MountWish(volume_id=said.volume_id),)
     if said.shared_volume is None:
         return ()
-    return (MountWish(new=inline_volume(said.shared_volume, region, said.project_id)),)
+    return (MountWish(new=inline_volume(said.shared_volume, region, project_id)),)
 
 
 def inline_volume(said: wire.InlineVolume, region: str, project_id: str | None) -> NewVolume:
     """An inline volume outlives its cluster unless `is_lifecycle_independent: false` was said."""
-    required(said, "volume_name", "size_tib")
+    required(said, "volume_name", "size_tib", within="shared_volume")
     if said.region not in (None, region):
         raise Invalid(
             f"the shared volume is to be in {said.region} and the cluster in {region}",
             field="shared_volume.region",
             hint="A volume is mounted in its own region",
         )
-    if said.project_id not in (None, project_id):
+    if said.project_id not in (None, "", project_id):
         raise Invalid(
             "a volume made with its cluster belongs to the cluster's project", field="shared_volume.project_id"
         )
     return NewVolume(
         name=said.volume_name or "",
-        size_gib=size_gib(said.size_tib or 0),
+        size_gib=size_gib(said.size_tib or 0, "shared_volume.size_tib"),
         region=region,
         dies_with_cluster=said.is_lifecycle_independent is False,
     )
 
 
-def size_gib(size_tib: int) -> int:
+def size_gib(size_tib: int, field: str = "size_tib") -> int:
     if not 1 <= size_tib <= SIZE_TIB_MAX:
-        raise Invalid(f"size_tib must be between 1 and {SIZE_TIB_MAX}", field="size_tib")
+        raise Invalid(f"{field} must be between 1 and {SIZE_TIB_MAX}", field=field)
     return size_tib * GIB_PER_TIB
 
 
