@@ -52,6 +52,9 @@ def test_a_node_that_was_booted_anew_takes_jobs_again(server: LocalServer, wire:
     server.muster("cluster", "create", "demo", "--type", "slurm", "--gpus", "16", "--wait")
     shown = json.loads(server.muster("cluster", "show", "demo", "-o", "json"))
     node = next(node["id"] for node in shown["nodes"] if node["name"] == "worker-0")
+    [told, _] = wire.get(f"/v1/compute/clusters/{shown['id']}").json()["gpu_worker_nodes"]
+    by_that_name = ("ssh", told["slurm_worker_hostname"], "hostname")
+    assert server.muster("ssh", "demo", *by_that_name).split() == [told["host_name"]]
     base = f"/v1/compute/clusters/{shown['id']}/instances/{node}/remediations"
     for mode in ("REBOOT_VM", "HOST_POWER_CYCLE"):
         done = repaired(wire, base, mode)

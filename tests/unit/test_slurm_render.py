@@ -80,6 +80,13 @@ def test_membership_is_not_in_what_daemons_have_read() -> None:
     assert content(WHOLE, "hosts") != content(smaller, "hosts")
 
 
+def test_nodes_have_the_second_names_that_slurm_on_kubernetes_gives_them() -> None:
+    rows = [line.split()[1:] for line in content(WHOLE, "hosts").splitlines()]
+    assert ["worker-2", "worker-2.slurm-compute.slurm"] in rows
+    assert ["login", "slurm-login"] in rows
+    assert ["controller"] in rows
+
+
 def test_shapes_and_roles() -> None:
     assert "Gres=gpu:h100:8" in node_spec(WHOLE.members[0])
     assert "CPUs=192" in node_spec(WHOLE.members[0])

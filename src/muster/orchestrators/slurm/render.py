@@ -239,8 +239,18 @@ def _gres_conf(target: Target) -> str:
 
 
 def _hosts(target: Target) -> str:
-    rows = [f"{member.address}\t{member.name}\n" for member in by_name(target.members)]
+    """Nodes have a second name, as Slurm on Kubernetes gives them: scripts written for that find them here."""
+    rows = [
+        f"{member.address}\t{member.name} {_second_name(member)}".rstrip() + "\n"
+        for member in by_name(target.members)
+    ]
     return f"127.0.0.1\tlocalhost\n{''.join(rows)}"
+
+
+def _second_name(member: Member) -> str:
+    if member.role == "login":
+        return "slurm-login"
+    return f"{member.name}.slurm-compute.slurm" if member.role == "worker" else ""
 
 
 def _ssh_files(target: Target, secret: bytes) -> list[File]:
