@@ -515,6 +515,8 @@ def test_a_legacy_create_may_be_reserved() -> None:
     assert (command.billing, command.duration_days, command.lasts_ms) == (Billing.RESERVED, 2, None)
     with pytest.raises(Invalid, match="between 1 and 90"):
         old(billing_type="RESERVED", duration_days=91)
+    with pytest.raises(Invalid, match="billing_type cannot be SCHEDULED_CAPACITY"):
+        old(billing_type="SCHEDULED_CAPACITY")
 
 
 @pytest.mark.parametrize(

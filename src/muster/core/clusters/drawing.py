@@ -31,7 +31,7 @@ async def drawn_by(store: Store, project: Project, command: CreateCluster, shape
         return Draw()
     pool = await pool_for(store, project, command.pool_id)
     if command.billing is not Billing.ON_DEMAND or command.quote_id:
-        raise Invalid("who draws from a pool holds it on demand", field="billing", hint="leave billing out")
+        raise Invalid("who draws from a pool holds it on demand", field="billing", hint="make it on demand")
     if command.gpu_type != pool.gpu_type or command.region not in ("", pool.region):
         words = f"pool {pool.name} has {pool.gpu_type} hosts in {pool.region}"
         raise Invalid(words, field="pool_id", hint="ask for those")

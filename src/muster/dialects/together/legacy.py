@@ -20,10 +20,10 @@ from muster.dialects.together import answers, translate, wire
 from muster.dialects.together.asking import required, word
 from muster.dialects.together.render import size_tib, volume_of
 from muster.dialects.together.terms import lasting
-from muster.dialects.together.words import LEGACY_STATUS, NODE_STATUS, TYPE
+from muster.dialects.together.words import BILLING, LEGACY_STATUS, NODE_STATUS, TYPE
 from muster.errors import Invalid
 from muster.model.base import HOUR
-from muster.model.clusters import Cluster, ClusterConfig, ClusterType, Node, NodeRole
+from muster.model.clusters import Billing, Cluster, ClusterConfig, ClusterType, Node, NodeRole
 from muster.model.volumes import Volume
 
 DRIVERS: Final = (
@@ -34,6 +34,9 @@ DRIVERS: Final = (
     "CUDA_12_8_570",
     "CUDA_12_9_575",
 )
+BILLINGS: Final = {billing: BILLING[billing] for billing in (Billing.RESERVED, Billing.ON_DEMAND)}
+"""A window in time has no fields here."""
+
 UNKNOWN_TYPE: Final = "UNKNOWN_TYPE"
 
 
@@ -44,6 +47,7 @@ def create_cluster(said: wire.LegacyNewCluster, catalog: Catalog) -> CreateClust
     type_ = _type(said.cluster_type)
     known(said.gpu_type, "gpu_type")
     known(said.billing_type, "billing_type")
+    word(said.billing_type or "", BILLINGS, "billing_type")
     if said.driver_version not in DRIVERS:
         raise Invalid(
             f"driver_version cannot be {said.driver_version}",
