@@ -8,7 +8,7 @@ from muster.contracts.store import Store
 from muster.store.postgres import PostgresStore
 from muster.testing.calendar_suite import CalendarSuite
 from muster.testing.postgres import postgres_dsn, postgres_server
-from muster.testing.store_suite import Open
+from muster.testing.store_rig import Open
 
 __all__ = ["postgres_dsn", "postgres_server"]
 

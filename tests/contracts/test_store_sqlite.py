@@ -9,7 +9,7 @@ import pytest
 from muster.contracts.store import Store
 from muster.store.sqlite import SqliteStore
 from muster.testing.calendar_suite import CalendarSuite
-from muster.testing.store_suite import Open
+from muster.testing.store_rig import Open
 
 
 @pytest.mark.parametrize("inline", [False, True], ids=["threaded", "inline"])

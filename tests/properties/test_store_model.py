@@ -20,7 +20,7 @@ from muster.model.base import Noun, changed
 from muster.model.clusters import Cluster
 from muster.model.hosts import Lease
 from muster.store.sqlite import SqliteStore
-from muster.testing.store_suite import batch, cluster, event, lease
+from muster.testing.store_rig import batch, cluster, event, lease
 
 T = TypeVar("T")
 IDS = st.sampled_from("abcd")

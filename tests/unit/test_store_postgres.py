@@ -15,7 +15,7 @@ from muster.store.open import open_store
 from muster.store.postgres import PostgresStore
 from muster.store.postgres_apply import encoded
 from muster.testing.postgres import postgres_dsn, postgres_server
-from muster.testing.store_suite import batch, cluster, event
+from muster.testing.store_rig import batch, cluster, event
 
 __all__ = ["postgres_dsn", "postgres_server"]
 

@@ -31,7 +31,7 @@ from muster.store.postgres import PostgresStore
 from muster.store.schema import TABLES, Kind
 from muster.store.sqlite import SqliteStore
 from muster.testing.postgres import postgres_dsn, postgres_server
-from muster.testing.store_suite import batch, lease
+from muster.testing.store_rig import batch, lease
 
 __all__ = ["postgres_dsn", "postgres_server"]
 

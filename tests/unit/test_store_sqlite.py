@@ -18,7 +18,7 @@ from muster.model.clusters import Cluster
 from muster.store import sqlite as sqlite_store
 from muster.store.sqlite import SqliteStore
 from muster.store.sqlite_writer import Groups, GroupWriter
-from muster.testing.store_suite import batch, cluster, event
+from muster.testing.store_rig import batch, cluster, event
 
 
 def test_many_callers_share_few_commits(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ CHILD = """
     import asyncio, sys
     from muster.contracts.store import Insert
     from muster.store.sqlite import SqliteStore
-    from muster.testing.store_suite import batch, cluster, event
+    from muster.testing.store_rig import batch, cluster, event
 
     async def main():
         store = SqliteStore.open(sys.argv[1])

@@ -11,7 +11,8 @@ from muster.contracts.store import Batch, Find, Insert, Op, Remove, Replace, Sto
 from muster.errors import StoreError, UniqueViolation, VersionMismatch
 from muster.model.base import HOUR, changed
 from muster.model.capacity import Booking, CalendarLine
-from muster.testing.store_suite import Open, StoreSuite, refused
+from muster.testing.store_rig import Open, refused
+from muster.testing.store_suite import StoreSuite
 
 LINE = CalendarLine(id="line", region="here", gpu_type="H100_SXM", slots=8, reservable=3, guarded=True, created_at=0)
 _ids = count()
