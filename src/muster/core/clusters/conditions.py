@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec.structs
 
+from muster.core.clusters.telling import cluster_event
 from muster.core.clusters.terms import ending
 from muster.model.base import Instant
 from muster.model.clusters import Cluster, Condition
@@ -20,19 +21,7 @@ def announced(before: Cluster, after: Cluster, now: Instant) -> list[Event]:
     ending_now = [one for one in after.status.conditions if one.type == "Ending" and one.since == now]
     if not ending_now or before.status.conditions == after.status.conditions:
         return []
-    return [
-        Event(
-            at=now,
-            kind="cluster",
-            resource_id=after.id,
-            type="cluster.ending",
-            account_id=after.account_id,
-            project_id=after.project_id,
-            actor="system",
-            message=ending_now[0].message,
-            data={"ends_at": after.ends_at},
-        )
-    ]
+    return [cluster_event(after, "ending", ending_now[0].message, now, ends_at=after.ends_at)]
 
 
 def with_conditions(cluster: Cluster, now: Instant) -> Cluster:

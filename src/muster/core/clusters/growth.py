@@ -23,6 +23,7 @@ from muster.core.clusters.loans import waits_for_lent
 from muster.core.clusters.nodes import seat_ops
 from muster.core.clusters.seating import Seating
 from muster.core.clusters.snapshot import ClusterView
+from muster.core.clusters.telling import cluster_event
 from muster.core.clusters.terms import held_until
 from muster.core.clusters.windows import NOTHING
 from muster.errors import InsufficientBalance, NeverFits, OutOfStock, QuotaExceeded
@@ -119,14 +120,4 @@ def _scaled(cluster: Cluster, autoscaled_workers: int, now: Instant) -> Cluster:
 
 
 def _event(cluster: Cluster, message: str, now: Instant) -> Event:
-    return Event(
-        at=now,
-        kind="cluster",
-        resource_id=cluster.id,
-        type="cluster.autoscaled",
-        account_id=cluster.account_id,
-        project_id=cluster.project_id,
-        actor="system",
-        message=message,
-        data={"workers": cluster.spec.own_workers},
-    )
+    return cluster_event(cluster, "autoscaled", message, now, workers=cluster.spec.own_workers)

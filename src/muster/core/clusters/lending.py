@@ -30,11 +30,11 @@ from muster.core.clusters.nodes import free_ordinals, seat, seat_ops
 from muster.core.clusters.reclaim import lent
 from muster.core.clusters.shorts import Shorts
 from muster.core.clusters.snapshot import load_view
+from muster.core.clusters.telling import cluster_event
 from muster.core.clusters.wishes import target_of
 from muster.errors import DriverError, NeverFits, OutOfStock, UniqueViolation
 from muster.model.base import MINUTE, Instant, changed
 from muster.model.clusters import Cluster, Node, NodeRole, Share
-from muster.model.events import Event
 from muster.model.hosts import ANY_TIME
 from muster.model.phases import SERVING, NodePhase
 
@@ -130,7 +130,7 @@ class PreemptionReconciler:
             ops = await self._seat_ops(cluster, placement, now)
             after = self._on_loan(cluster, len(line.staying_of(cluster)) + nodes, now)
             words = f"{nodes} preemptible workers"
-            event = _event(after, "cluster.preemptible_granted", words, now, nodes)
+            event = cluster_event(after, "preemptible_granted", words, now, workers=nodes)
             batch = [Replace(after), *ops, *self._capacity.guard(placement), Wake("cluster", cluster.id, now)]
             await self._store.apply(Batch(Step.PREEMPTION_GRANT, batch, [event], fence=claim))
         except UniqueViolation:
@@ -182,7 +182,7 @@ class PreemptionReconciler:
         after = _after_asking(first, len(line.staying_of(first)) - len(asked), len(asked), now)
         back: list[Op] = [Replace(changed(node, reclaim_at=now + self._notice_ms)) for node in asked]
         words = f"{len(asked)} preemptible workers are asked back: others need their hosts"
-        event = _event(after, "cluster.preemptible_reclaimed", words, now, len(asked))
+        event = cluster_event(after, "preemptible_reclaimed", words, now, workers=len(asked))
         batch = [Replace(after), *back, Wake("cluster", first.id, now)]
         await self._store.apply(Batch(Step.PREEMPTION_RECLAIM, batch, [event], fence=claim))
         return Advance(words)
@@ -241,17 +241,3 @@ def _after_asking(cluster: Cluster, left: int, asked: int, now: Instant) -> Clus
     loans = msgspec.structs.replace(loans, reclaimed=loans.reclaimed + asked)
     spec = msgspec.structs.replace(cluster.spec, preemptible_granted=left)
     return changed(with_status(cluster, loans=loans), spec=spec, updated_at=now)
-
-
-def _event(cluster: Cluster, type: str, words: str, now: Instant, workers: int) -> Event:
-    return Event(
-        at=now,
-        kind="cluster",
-        resource_id=cluster.id,
-        type=type,
-        account_id=cluster.account_id,
-        project_id=cluster.project_id,
-        actor="system",
-        message=words,
-        data={"workers": workers},
-    )

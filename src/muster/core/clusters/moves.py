@@ -9,6 +9,7 @@ import msgspec.structs
 from muster.core.clusters.boots import booted
 from muster.core.clusters.conditions import with_status
 from muster.core.clusters.deeds import Move, NodeMove
+from muster.core.clusters.telling import cluster_event, node_event
 from muster.model.base import Instant
 from muster.model.clusters import Cluster, Node, Repair
 from muster.model.events import Event
@@ -65,27 +66,8 @@ def passing(cluster: Cluster, moves: Sequence[Move], now: Instant) -> tuple[Clus
 
 
 def moved_event(cluster: Cluster, now: Instant) -> Event:
-    return Event(
-        at=now,
-        kind="cluster",
-        resource_id=cluster.id,
-        type="cluster.phase",
-        account_id=cluster.account_id,
-        project_id=cluster.project_id,
-        actor="system",
-        message=cluster.because,
-        data={"phase": cluster.phase},
-    )
+    return cluster_event(cluster, "phase", cluster.because, now, phase=cluster.phase)
 
 
-def node_event(node: Node, now: Instant) -> Event:
-    return Event(
-        at=now,
-        kind="cluster",
-        resource_id=node.cluster_id,
-        type="node.phase",
-        project_id=node.project_id,
-        actor="system",
-        message=node.because,
-        data={"node": node.name, "node_id": node.id, "phase": node.phase},
-    )
+def node_moved_event(node: Node, now: Instant) -> Event:
+    return node_event(node, "phase", node.because, now, phase=node.phase)

@@ -13,6 +13,7 @@ import msgspec.structs
 from muster.contracts.orchestrator import Standing
 from muster.core.clusters.deeds import Evict, NodeMove, Note, Sight, Step, WaitFor, Warn
 from muster.core.clusters.snapshot import Snapshot
+from muster.core.clusters.telling import node_event
 from muster.core.moments import said_at
 from muster.model.base import SECOND, Instant, changed
 from muster.model.clusters import Node, Share
@@ -73,13 +74,5 @@ def warned(node: Node, now: Instant, notice_ms: Instant) -> Node:
 
 
 def notice_event(node: Node, now: Instant) -> Event:
-    return Event(
-        at=now,
-        kind="cluster",
-        resource_id=node.cluster_id,
-        type="node.reclaim_notice",
-        project_id=node.project_id,
-        actor="system",
-        message=f"{node.name} is given back by {said_at(node.reclaim_at or now)}; its jobs got SIGTERM",
-        data={"node": node.name, "node_id": node.id, "reclaim_at": node.reclaim_at},
-    )
+    words = f"{node.name} is given back by {said_at(node.reclaim_at or now)}; its jobs got SIGTERM"
+    return node_event(node, "reclaim_notice", words, now, reclaim_at=node.reclaim_at)

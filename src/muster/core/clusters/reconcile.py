@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec.structs
 
@@ -17,7 +17,7 @@ from muster.contracts.metering import FREE, Purse
 from muster.contracts.orchestrator import Orchestrator
 from muster.contracts.reconciler import Advance, Gone, Outcome, Settled, Wait
 from muster.contracts.steps import Step
-from muster.contracts.store import Batch, Claim, Find, Op, Remove, Replace, Store, Wake
+from muster.contracts.store import Claim, Find, Op, Remove, Store, Wake
 from muster.contracts.substrate import Fence, Seen, Substrate, Wish
 from muster.core.capacity.placement import Placement
 from muster.core.capacity.preemption import NOTICE
@@ -27,15 +27,15 @@ from muster.core.clusters import deeds
 from muster.core.clusters.access import unbind_addresses
 from muster.core.clusters.autoscale import Scaling
 from muster.core.clusters.boots import booted
-from muster.core.clusters.conditions import announced, with_conditions, with_status
+from muster.core.clusters.conditions import with_status
 from muster.core.clusters.cordon import cordon_dead
 from muster.core.clusters.deeds import NodeMove, Sight
 from muster.core.clusters.growth import REFUSALS, Growth, shrunk, ungrown, waits_because
-from muster.core.clusters.moves import at_rest, booting, moved, moved_event, node_event, passing, was_drained
+from muster.core.clusters.moves import at_rest, booting, moved, moved_event, passing, was_drained
 from muster.core.clusters.nodes import Seat, seat_ops
 from muster.core.clusters.plan import LOOK_AGAIN, plan
 from muster.core.clusters.reclaim import notice_event, warned
-from muster.core.clusters.requests import settle
+from muster.core.clusters.records import Records, Turn
 from muster.core.clusters.reseat import substitute_ask, substitute_seats, whole_ask, whole_seats
 from muster.core.clusters.shorts import Shorts
 from muster.core.clusters.snapshot import Snapshot, load_snapshot
@@ -57,24 +57,7 @@ DRIVER_RETRY = 2 * SECOND
 LOOK_AGAIN_TERM = 20 * SECOND
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One run of the reconciler: what is true in the store, and the hold we have on it."""
-
-    snapshot: Snapshot
-    claim: Claim
-    now: Instant
-
-    @property
-    def cluster(self) -> Cluster:
-        return self.snapshot.cluster
-
-    @property
-    def fence(self) -> Fence:
-        return Fence(self.cluster.id, self.claim.token)
-
-
-class ClusterReconciler:
+class ClusterReconciler(Records):
     kind = "cluster"
 
     def __init__(
@@ -90,8 +73,8 @@ class ClusterReconciler:
         scaling: Scaling = Scaling(),
         notice_ms: Instant = NOTICE,
     ) -> None:
+        super().__init__(store)
         self._notice_ms = notice_ms
-        self._store = store
         self._clock = clock
         self._entropy = entropy
         self._catalog = catalog
@@ -210,13 +193,6 @@ class ClusterReconciler:
         cluster = at_rest(turn.cluster) if quiet else turn.cluster
         await self._observed(turn, with_status(cluster, growth_waits=because))
         return Wait(because, turn.now + self._scaling.look_ms)
-
-    async def _observed(self, turn: Turn, cluster: Cluster) -> None:
-        """Written only when something of it is new."""
-        seen = with_conditions(cluster, turn.now)
-        if seen != turn.cluster or settle(turn.snapshot.requests, seen, turn.now):
-            events = announced(turn.cluster, seen, turn.now)
-            await self._record(Step.CLUSTER_RECORD, turn, changed(seen, updated_at=turn.now), events=events)
 
     @_perform.register
     async def _(self, step: deeds.Shrink, turn: Turn) -> Outcome:
@@ -459,13 +435,6 @@ class ClusterReconciler:
             return await self._perform(deeds.Move(Phase.FAILED, because), turn)
         return await self._wait(turn, because, turn.now + STOCK_RETRY)
 
-    async def _wait(self, turn: Turn, because: str, until: Instant) -> Outcome:
-        """Waiting is told (explain shows it), but written only when the reason is new."""
-        if turn.cluster.status.waiting_for != because:
-            cluster = with_status(turn.cluster, waiting_for=because, waiting_until=until)
-            await self._record(Step.CLUSTER_RECORD, turn, changed(cluster))
-        return Wait(because, until)
-
     async def _short(self, turn: Turn, because: str) -> Outcome:
         """No host for its own workers: told once, so that those who have hosts on loan are asked for them."""
         line, until = self._shorts.line_of(turn.cluster, turn.snapshot.view.instance_type), turn.now + STOCK_RETRY
@@ -475,26 +444,3 @@ class ClusterReconciler:
         wake = Wake("preemption", line, turn.now)
         await self._record(Step.CLUSTER_RECORD, turn, changed(cluster, short_line=line), ops=[wake])
         return Wait(because, until)
-
-    async def _record_nodes(
-        self,
-        turn: Turn,
-        nodes: Sequence[Node],
-        *,
-        cluster: Cluster | None = None,
-        extra: Sequence[Op] = (),
-        events: Sequence[Event] = (),
-        step: Step = Step.NODES_RECORD,
-    ) -> None:
-        """Nodes never change without their cluster's version: cached views hang on it."""
-        cluster = cluster or changed(turn.cluster, updated_at=turn.now)
-        ops: list[Op] = [*(Replace(node) for node in nodes), *extra]
-        told = [*(node_event(node, turn.now) for node in nodes), *events]
-        await self._record(step, turn, cluster, ops=ops, events=told)
-
-    async def _record(
-        self, step: Step, turn: Turn, cluster: Cluster, *, ops: Sequence[Op] = (), events: Sequence[Event] = ()
-    ) -> None:
-        cluster = with_conditions(cluster, turn.now)
-        requests = [Replace(request) for request in settle(turn.snapshot.requests, cluster, turn.now)]
-        await self._store.apply(Batch(step, [Replace(cluster), *ops, *requests], events, fence=turn.claim))

@@ -28,6 +28,7 @@ from muster.core.clusters import deeds
 from muster.core.clusters import plan as planning
 from muster.core.clusters import reclaim as reclaiming
 from muster.core.clusters import reconcile as reconciling
+from muster.core.clusters import records as recording
 from muster.core.clusters.create import Creates
 from muster.core.clusters.reconcile import ClusterReconciler
 from muster.core.clusters.views import Views
@@ -414,7 +415,7 @@ MUTANTS = (
     Mutant(
         "requests are never closed",
         "requests_end",
-        swap((reconciling, "settle", lambda _: lambda requests, cluster, at: [])),
+        swap((recording, "settle", lambda _: lambda requests, cluster, at: [])),
         plot=brief(**CALM),
     ),
     Mutant(
