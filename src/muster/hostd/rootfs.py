@@ -22,6 +22,7 @@ from typing import Final
 from muster.errors import Never, TryLater
 
 SUITE: Final = "bookworm"
+APART: Final = ("unshare", "--mount", "--fork", "--pid", "--kill-child", "--")
 DEFAULT_MIRROR: Final = "http://deb.debian.org/debian"
 BASE: Final = ("ca-certificates",)
 PACKAGES: Final = (
@@ -181,13 +182,15 @@ apt-get -qy --no-install-recommends install {" ".join(PACKAGES)}
 
 
 def _inside(root: Path, script: str, out: object) -> None:
-    """Run a script in the new root, in a mount namespace of its own so that nothing stays mounted."""
+    """Run a script in the new root."""
     mounts = f"mount -t proc proc {root}/proc && exec chroot {root} /bin/sh -c"
-    command = ["unshare", "--mount", "--fork", "--pid", "--", "sh", "-c", f'{mounts} "$1"', "sh", script]
-    _run(command, out)
+    _run(["sh", "-c", f'{mounts} "$1"', "sh", script], out)
 
 
 def _run(command: list[str], out: object) -> None:
+    """In namespaces of its own: however it ends, Ctrl-C included, nothing stays mounted and nobody goes on. Without,
+    an interrupted debootstrap leaves a /proc behind, into which whoever deletes the half-made root would walk."""
+    command = [*APART, *command]
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": "/root"}
     for name in ("http_proxy", "https_proxy", "no_proxy"):
         if name in os.environ:
