@@ -16,6 +16,7 @@ class Api:
     """The native wire with one key."""
 
     def __init__(self, url: str, key: str | None) -> None:
+        self.key = key or ""
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
         self.http = httpx.Client(base_url=f"{url}/muster/v1", headers=headers, timeout=60)
 

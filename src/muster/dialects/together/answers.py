@@ -206,6 +206,12 @@ class Cluster(Answer, frozen=True, kw_only=True):
     kube_config: str = ""
 
 
+class ClusterList(Answer, frozen=True, kw_only=True):
+    """Put together from kept documents; here to be declared."""
+
+    clusters: list[Cluster]
+
+
 class ClusterId(Answer, frozen=True, kw_only=True):
     cluster_id: str
 
@@ -302,6 +308,12 @@ class LegacyCluster(Answer, frozen=True, kw_only=True):
     gpu_worker_nodes: list[LegacyNode]
     num_gpus: int
     kube_config: str = ""
+
+
+class LegacyClusterList(Answer, frozen=True, kw_only=True):
+    """Put together from kept documents; here to be declared."""
+
+    clusters: list[LegacyCluster]
 
 
 class LegacyAccepted(Answer, frozen=True, kw_only=True):

@@ -138,9 +138,9 @@ def words(call: Call, name: str, table: Mapping[T, str], *, unspoken: Sequence[s
     return tuple(word(part, table, name) for part in given if part not in unspoken)
 
 
-def required(said: Body, *names: str, within: str = "") -> None:
+def required(said: Body, within: str = "") -> None:
     """Everything that is missing, in one sentence; `within` is the field whose parts these are."""
-    missing = [f"{within}{'.' if within else ''}{name}" for name in names if getattr(said, name) is None]
+    missing = [f"{within}{'.' if within else ''}{name}" for name in said.needs if getattr(said, name) is None]
     if missing:
         *others, last = missing
         listed = f"{', '.join(others)} and {last} are" if others else f"{last} is"

@@ -118,7 +118,7 @@ def _scripts(scripts: Scripts, said: wire.StartupScripts, type_: ClusterType) ->
 
 
 def _new_add_on(said: wire.NewAddOn) -> AddOn:
-    required(said, "add_on_type", "name", within="add_ons")
+    required(said, within="add_ons")
     if not said.name:
         raise Invalid("an add-on has a name", field="add_ons.name", hint="It is switched on and off by that")
     if said.add_on_type not in ADD_ONS:
@@ -142,7 +142,7 @@ def _enabled(config: wire.AddOnConfig | None, type_: str) -> bool | None:
 def _merged(add_ons: tuple[AddOn, ...], changes: Sequence[wire.AddOnChange]) -> tuple[AddOn, ...]:
     known = {add_on.name: add_on for add_on in add_ons}
     for change in changes:
-        required(change, "name", within="add_ons")
+        required(change, within="add_ons")
         add_on = known.get(change.name or "")
         if add_on is None:
             names = ", ".join(sorted(known)) or "none"
@@ -179,8 +179,7 @@ def _with_dashboard(add_ons: tuple[AddOn, ...], enabled: bool) -> tuple[AddOn, .
 
 
 def oidc(said: wire.OidcConfig) -> Oidc:
-    names = ("issuer_url", "client_id", "username_claim", "username_prefix", "group_claim", "group_prefix")
-    required(said, *names, within="oidc_config")
+    required(said, within="oidc_config")
     if said.username_claim not in USERNAME_CLAIMS:
         raise Invalid(
             f"username_claim cannot be {said.username_claim}",

@@ -32,6 +32,9 @@ variables; [how to write its resources](../terraform.md).
 Null means absent. A field that nobody knows is accepted and named in the header `{IGNORED}` and in the event. A field
 that is known and cannot be honoured is refused in a sentence. A create that is repeated (same project, name and body,
 within ten minutes) gets the first answer again; a 409 says by `x-should-retry` whether asking again can help.
+
+For tools there is the same as OpenAPI 3.1: `python -m muster.dialects.together.openapi` prints it, and schemathesis
+holds this wire against it.
 """
 
 

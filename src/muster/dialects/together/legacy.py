@@ -41,9 +41,7 @@ UNKNOWN_TYPE: Final = "UNKNOWN_TYPE"
 
 
 def create_cluster(said: wire.LegacyNewCluster, catalog: Catalog) -> CreateCluster:
-    required(
-        said, "region", "gpu_type", "num_gpus", "cluster_name", "duration_days", "driver_version", "billing_type"
-    )
+    required(said)
     type_ = _type(said.cluster_type)
     known(said.gpu_type, "gpu_type")
     known(said.billing_type, "billing_type")

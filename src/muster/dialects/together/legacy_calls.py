@@ -30,7 +30,7 @@ class Legacy:
 
     async def update(self, call: Call) -> Reply:
         asked = read(call, wire.LegacyClusterChange)
-        required(asked.said, "cluster_id")
+        required(asked.said)
         cluster = await self._clusters.change(
             call.actor,
             asked.said.cluster_id or "",
@@ -60,8 +60,8 @@ class Legacy:
         return Reply(200, msgspec.json.encode(answers.ClusterId(cluster_id=cluster.id)))
 
     async def create_volume(self, call: Call) -> Reply:
-        asked = read(call, wire.LegacyVolume)
-        required(asked.said, "volume_name", "size_tib", "region")
+        asked = read(call, wire.LegacyNewVolume)
+        required(asked.said)
         volume = await self._house.volumes.create(
             call.actor,
             name=asked.said.volume_name or "",

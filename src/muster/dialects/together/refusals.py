@@ -52,6 +52,7 @@ WORTH_RETRYING: Final = frozenset({"stale"})
 """Of the 409s: somebody else was quicker, and the same request may well succeed now."""
 
 RETRY_SECONDS: Final = 2
+CRASHED: Final = "internal"
 _WORD: Final = re.compile(r"[a-z]+'?[a-z]*[,:;]?")
 
 _CLUSTER_WORDS: Final[dict[str, str]] = {
@@ -110,7 +111,7 @@ def refusal(error: CallError, call: Call) -> Reply:
 
 def crash(call: Call) -> Reply:
     message = f"This broke on our side and nothing was half written. Tell the operator this id: {call.id}."
-    told = Told(message=message, type=TYPE[500], param=None, code="internal")
+    told = Told(message=message, type=TYPE[500], param=None, code=CRASHED)
     return Reply(500, msgspec.json.encode(Envelope(error=told)))
 
 

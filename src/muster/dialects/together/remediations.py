@@ -18,8 +18,9 @@ from muster.errors import Invalid
 from muster.model.health import Remediation, RemediationMode
 
 ANY: Final = "-"
+PAGE_SIZE_MAX: Final = 1_000
 _UUID4: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-_ORDERS: Final = {"create_time": False, "create_time asc": False, "create_time desc": True}
+ORDERS: Final = {"create_time": False, "create_time asc": False, "create_time desc": True}
 
 
 class Remediations:
@@ -28,7 +29,7 @@ class Remediations:
 
     async def create(self, call: Call) -> Reply:
         asked = read(call, wire.NewRemediation)
-        required(asked.said, "mode")
+        required(asked.said)
         made = await self._health.create(
             call.actor,
             call.params["cluster_id"],
@@ -102,13 +103,13 @@ def _page_size(call: Call) -> int | None:
     said = call.asked("page_size") or call.asked("pageSize") or None
     if said is None or said == "0":
         return None
-    if len(said) > 4 or not said.isascii() or not said.isdigit() or int(said) > 1_000:
-        raise Invalid("page_size must be a whole number up to 1000", field="page_size")
+    if len(said) > 4 or not said.isascii() or not said.isdigit() or int(said) > PAGE_SIZE_MAX:
+        raise Invalid(f"page_size must be a whole number up to {PAGE_SIZE_MAX}", field="page_size")
     return int(said)
 
 
 def _newest_first(call: Call) -> bool:
     said = (call.asked("order_by") or "create_time desc").strip().lower()
-    if said not in _ORDERS:
-        raise Invalid(f"order_by cannot be {said}", field="order_by", hint=f"Use one of {', '.join(_ORDERS)}")
-    return _ORDERS[said]
+    if said not in ORDERS:
+        raise Invalid(f"order_by cannot be {said}", field="order_by", hint=f"Use one of {', '.join(ORDERS)}")
+    return ORDERS[said]

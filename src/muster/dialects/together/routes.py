@@ -1,78 +1,27 @@
-"""Together's dialect: one visible table of everything it answers, under each base that people configure.
+"""Together's dialect: the table of its calls, under each base that people configure, as the door wants it.
 
-Leans on the handlers beside it.
+Leans on the table of calls and on refusals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from types import MethodType
 
-from muster.contracts.http import Call, Handler, Reply, Route, SocketRoute
+from muster.contracts.http import Call, Reply, Route, SocketRoute
 from muster.core.house import House
 from muster.dialects.together import refusals
-from muster.dialects.together.clusters import Clusters
-from muster.dialects.together.legacy_calls import Legacy
-from muster.dialects.together.remediations import Remediations
-from muster.dialects.together.storage import Storage
-from muster.dialects.together.whoami import Whoami
+from muster.dialects.together.calls import COMPUTE, LEGACY, SURFACES, Surface
 from muster.errors import CallError, Unauthenticated
 
-COMPUTE: Final = ("/v1/compute", "/compute", "/v1/v1/compute")
-"""As documented; a 2.x client whose base URL lacks /v1; a 3.x client whose base URL has it."""
 
-WHOAMI: Final = ("/v1/whoami", "/whoami", "/v1/v1/whoami")
-WHOAMI_3: Final = ("/v3/whoami", "/v1/v3/whoami")
-LEGACY: Final = "/api/v1"
-
-Row = tuple[str, str, Handler]
-
-
-def compute_rows(clusters: Clusters, storage: Storage, remediations: Remediations) -> Sequence[Row]:
-    one = "/clusters/{cluster_id}"
-    volumes, volume = "/clusters/storage/volumes", "/clusters/storage/volumes/{volume_id}"
-    repairs = f"{one}/instances/{{instance_id}}/remediations"
-    repair = f"{repairs}/{{remediation_id}}"
-    return (
-        ("POST", "/clusters", clusters.create),
-        ("GET", "/clusters", clusters.list),
-        ("GET", one, clusters.retrieve),
-        ("PUT", one, clusters.update),
-        ("DELETE", one, clusters.delete),
-        ("GET", "/regions", clusters.regions),
-        ("POST", volumes, storage.create),
-        ("GET", volumes, storage.list),
-        ("PUT", volumes, storage.update),
-        ("GET", volume, storage.retrieve),
-        ("DELETE", volume, storage.delete),
-        ("POST", repairs, remediations.create),
-        ("GET", repairs, remediations.list),
-        ("GET", repair, remediations.retrieve),
-        ("POST", f"{repair}/approve", remediations.approve),
-        ("POST", f"{repair}/reject", remediations.reject),
-        ("POST", f"{repair}/cancel", remediations.cancel),
-    )
-
-
-def legacy_rows(legacy: Legacy) -> Sequence[Row]:
-    return (
-        ("POST", "/gpu_cluster", legacy.create),
-        ("PUT", "/gpu_cluster", legacy.update),
-        ("GET", "/gpu_clusters", legacy.list),
-        ("GET", "/gpu_cluster/{cluster_id}", legacy.retrieve),
-        ("DELETE", "/gpu_cluster/{cluster_id}", legacy.delete),
-        ("POST", "/shared_volume", legacy.create_volume),
-        ("GET", "/shared_volumes", legacy.volumes),
-        ("DELETE", "/shared_volume/{volume_id}", legacy.delete_volume),
-    )
-
-
-def _under(bases: Sequence[str], rows: Sequence[Row]) -> list[Route]:
-    return [
-        Route(method, base + path, handle, name=f"{method} {bases[0]}{path}")
-        for base in bases
-        for method, path, handle in rows
-    ]
+def routes_of(surface: Surface, house: House) -> Iterator[Route]:
+    """One name for a call, whichever base it came by."""
+    room = surface.room(house)
+    for base in surface.bases:
+        for row in surface.rows:
+            name = f"{row.method} {surface.bases[0]}{row.path}"
+            yield Route(row.method, base + row.path, MethodType(row.handle, room), name=name)
 
 
 class Together:
@@ -81,13 +30,7 @@ class Together:
     name = "together"
 
     def __init__(self, house: House) -> None:
-        whoami = Whoami(house)
-        self._routes = (
-            *_under(COMPUTE, compute_rows(Clusters(house), Storage(house), Remediations(house))),
-            *_under(WHOAMI, [("GET", "", whoami.old)]),
-            *_under(WHOAMI_3, [("GET", "", whoami.current)]),
-            *_under([LEGACY], legacy_rows(Legacy(house))),
-        )
+        self._routes = tuple(route for surface in SURFACES for route in routes_of(surface, house))
 
     def routes(self) -> Sequence[Route]:
         return self._routes

@@ -47,7 +47,7 @@ class Storage:
 
     async def update(self, call: Call) -> Reply:
         asked = read(call, wire.VolumeChange)
-        required(asked.said, "volume_id")
+        required(asked.said)
         volume = await self._volumes.volume(call.actor, asked.said.volume_id or "")
         if asked.said.size_tib is not None:
             volume = await self._volumes.grow(call.actor, volume.id, size_gib(asked.said.size_tib))

@@ -36,7 +36,7 @@ LEGACY_OS: Final = "ubuntu-22.04"
 
 def create_cluster(said: wire.NewCluster, catalog: Catalog, own_project: str | None = None) -> CreateCluster:
     """`own_project` is whose the cluster is when nothing is said."""
-    required(said, "cluster_name", "region", "gpu_type", "num_gpus", "billing_type")
+    required(said)
     type_ = ClusterType.KUBERNETES if said.cluster_type is None else word(said.cluster_type, TYPE, "cluster_type")
     region = _region(said.region or "", catalog)
     gpus = whole_nodes(said.num_gpus or 0, "num_gpus", least=NODE_GPUS)
@@ -207,7 +207,7 @@ def _mounts(said: wire.NewCluster, region: str, project_id: str | None) -> tuple
 
 def inline_volume(said: wire.InlineVolume, region: str, project_id: str | None) -> NewVolume:
     """An inline volume outlives its cluster unless `is_lifecycle_independent: false` was said."""
-    required(said, "volume_name", "size_tib", within="shared_volume")
+    required(said, within="shared_volume")
     if said.region not in (None, region):
         raise Invalid(
             f"the shared volume is to be in {said.region} and the cluster in {region}",
@@ -233,7 +233,7 @@ def size_gib(size_tib: int, field: str = "size_tib") -> int:
 
 
 def check_new_volume(said: wire.NewVolume) -> None:
-    required(said, "region", "size_tib", "volume_name")
+    required(said)
     if said.is_lifecycle_independent is False:
         raise Unsupported(
             "a volume made on its own outlives every cluster",

@@ -1,12 +1,13 @@
 """What callers say: the bodies of Together's requests, every field of every SDK version since 2.0.
 
-Null means absent, so every default is None. Enums are read as text and refused in our own sentences (asking.py).
+Null means absent, so every default is None; `needs` names what a body cannot do without. Enums are read as text and
+refused in our own sentences (asking.py).
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -17,6 +18,8 @@ Uint32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 
 class Body(msgspec.Struct, frozen=True, kw_only=True):
     """A request body; unknown fields are told back, never refused."""
+
+    needs: ClassVar[tuple[str, ...]] = ()
 
 
 class Switch(Body, frozen=True, kw_only=True):
@@ -32,12 +35,14 @@ class AddOnConfig(Body, frozen=True, kw_only=True):
 
 
 class NewAddOn(Body, frozen=True, kw_only=True):
+    needs: ClassVar[tuple[str, ...]] = ("add_on_type", "name")
     add_on_type: str | None = None
     name: str | None = None
     config: AddOnConfig | None = None
 
 
 class AddOnChange(Body, frozen=True, kw_only=True):
+    needs: ClassVar[tuple[str, ...]] = ("name",)
     name: str | None = None
     config: AddOnConfig | None = None
 
@@ -53,6 +58,7 @@ class StartupScripts(Body, frozen=True, kw_only=True):
 
 
 class Config(Body, frozen=True, kw_only=True):
+    needs: ClassVar[tuple[str, ...]] = ("load_balancer",)
     load_balancer: str | None = None
     gpu_operator_version: str | None = None
     network_operator_version: str | None = None
@@ -65,6 +71,14 @@ class Config(Body, frozen=True, kw_only=True):
 
 
 class OidcConfig(Body, frozen=True, kw_only=True):
+    needs: ClassVar[tuple[str, ...]] = (
+        "issuer_url",
+        "client_id",
+        "username_claim",
+        "username_prefix",
+        "group_claim",
+        "group_prefix",
+    )
     issuer_url: str | None = None
     client_id: str | None = None
     username_claim: str | None = None
@@ -86,6 +100,7 @@ class AcceptanceTests(Body, frozen=True, kw_only=True):
 
 
 class InlineVolume(Body, frozen=True, kw_only=True):
+    needs: ClassVar[tuple[str, ...]] = ("volume_name", "size_tib")
     volume_name: str | None = None
     size_tib: Uint32 | None = None
     region: str | None = None
@@ -97,13 +112,17 @@ class InlineVolume(Body, frozen=True, kw_only=True):
 class NewVolume(InlineVolume, frozen=True, kw_only=True):
     """The same fields, for a volume of its own."""
 
+    needs: ClassVar[tuple[str, ...]] = ("region", "size_tib", "volume_name")
+
 
 class VolumeChange(Body, frozen=True, kw_only=True):
+    needs: ClassVar[tuple[str, ...]] = ("volume_id",)
     volume_id: str | None = None
     size_tib: Uint32 | None = None
 
 
 class NewCluster(Body, frozen=True, kw_only=True):
+    needs: ClassVar[tuple[str, ...]] = ("cluster_name", "region", "gpu_type", "num_gpus", "billing_type")
     billing_type: str | None = None
     cluster_name: str | None = None
     gpu_type: str | None = None
@@ -149,6 +168,7 @@ class ClusterChange(Body, frozen=True, kw_only=True):
 
 
 class NewRemediation(Body, frozen=True, kw_only=True):
+    needs: ClassVar[tuple[str, ...]] = ("mode",)
     mode: str | None = None
     reason: str | None = None
 
@@ -168,7 +188,22 @@ class LegacyVolume(Body, frozen=True, kw_only=True):
     region: str | None = None
 
 
+class LegacyNewVolume(LegacyVolume, frozen=True, kw_only=True):
+    """The same fields, for a volume of its own."""
+
+    needs: ClassVar[tuple[str, ...]] = ("volume_name", "size_tib", "region")
+
+
 class LegacyNewCluster(Body, frozen=True, kw_only=True):
+    needs: ClassVar[tuple[str, ...]] = (
+        "region",
+        "gpu_type",
+        "num_gpus",
+        "cluster_name",
+        "duration_days",
+        "driver_version",
+        "billing_type",
+    )
     cluster_type: str | None = None
     region: str | None = None
     gpu_type: str | None = None
@@ -182,6 +217,7 @@ class LegacyNewCluster(Body, frozen=True, kw_only=True):
 
 
 class LegacyClusterChange(Body, frozen=True, kw_only=True):
+    needs: ClassVar[tuple[str, ...]] = ("cluster_id",)
     cluster_id: str | None = None
     cluster_type: str | None = None
     num_gpus: Int32 | None = None
