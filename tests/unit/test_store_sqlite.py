@@ -12,13 +12,30 @@ from pathlib import Path
 
 import pytest
 
-from muster.contracts.store import Find, Insert, Remove
-from muster.errors import StoreError, StoreFull, Unavailable, UniqueViolation
+from muster.contracts.store import Expect, Find, Insert, Remove, Replace
+from muster.errors import StoreError, StoreFull, Unavailable, UniqueViolation, VersionMismatch
+from muster.model.base import changed
 from muster.model.clusters import Cluster
 from muster.store import sqlite as sqlite_store
 from muster.store.sqlite import SqliteStore
 from muster.store.sqlite_writer import Groups, GroupWriter
 from muster.testing.store_rig import batch, cluster, event
+
+
+class PutOff:
+    """Names to be added to the accounts at the end of a transaction."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+        self.names: list[str] = []
+
+    def settle(self) -> None:
+        for name in self.names:
+            self.db.execute("INSERT INTO account VALUES (?)", (name,))
+        self.forget()
+
+    def forget(self) -> None:
+        self.names = []
 
 
 def test_many_callers_share_few_commits(tmp_path: Path) -> None:
@@ -58,7 +75,7 @@ def test_half_of_those_who_wait_go_first_unless_the_disk_is_slow(
         return now
 
     async def story() -> list[int]:
-        writer = GroupWriter(db, 1_000, ticks)
+        writer = GroupWriter(db, PutOff(db), 1_000, ticks)
         db.set_trace_callback(said.append)
         seen = []
         for _ in range(2):
@@ -96,20 +113,55 @@ def test_a_group_gives_each_job_its_own_verdict(tmp_path: Path) -> None:
     db = sqlite3.connect(tmp_path / "m.db", isolation_level=None)
     db.execute("CREATE TABLE account (id TEXT PRIMARY KEY)")
 
-    def add(id: str) -> str:
+    def add(id: str, later: PutOff | None = None) -> str:
         db.execute("INSERT INTO account VALUES (?)", (id,))
+        if later is not None:
+            later.names.append(f"after {id}")
         return id
 
     def bug() -> None:
-        add("half")
+        add("half", later)
         raise ZeroDivisionError
 
-    verdicts = Groups(db).run([lambda: add("a"), lambda: add("a"), bug, lambda: add("b")])
+    later = PutOff(db)
+    verdicts = Groups(db, later).run([lambda: add("a"), lambda: add("a"), bug, lambda: add("b", later)])
     assert [verdict.answer for verdict in verdicts] == ["a", None, None, "b"]
     assert isinstance(verdicts[1].error, UniqueViolation)
     assert isinstance(verdicts[2].error, ZeroDivisionError)
-    assert db.execute("SELECT id FROM account ORDER BY id").fetchall() == [("a",), ("b",)]
+    assert db.execute("SELECT id FROM account ORDER BY id").fetchall() == [("a",), ("after b",), ("b",)]
     db.close()
+
+
+def test_what_is_put_off_is_written_with_its_group_and_counted_once_for_all(tmp_path: Path) -> None:
+    """Many at once, one of them refused: numbers without a hole or a double, one line of the log each, in order."""
+
+    async def story() -> None:
+        store = SqliteStore.open(tmp_path / "m.db")
+        batches = [batch(Insert(cluster(f"c{n}")), events=(event(message=f"c{n}"),)) for n in range(12)]
+        batches.insert(5, batch(Insert(cluster("c0")), events=(event(message="refused"),)))
+        answers = await asyncio.gather(*map(store.apply, batches), return_exceptions=True)
+        assert [type(answer) for answer in answers].count(UniqueViolation) == 1
+        numbers = sorted(made.number for made in await store.find(Find(Cluster)))
+        assert numbers == list(range(1, 13))
+        told = [said.message for said in await store.events(after=0, limit=100)]
+        assert told == [f"c{n}" for n in range(12)]
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_an_expectation_is_looked_up_anew_once_its_row_was_written(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = SqliteStore.open(tmp_path / "m.db", inline=True)
+        first = cluster("c1")
+        await store.apply(batch(Insert(first)))
+        expects = Expect(Cluster, "c1", first.version)
+        with pytest.raises(VersionMismatch):
+            await store.apply(batch(expects, Replace(changed(first)), expects))
+        assert (await store.get(Cluster, "c1")).version == first.version
+        await store.close()
+
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize("inline", [True, False], ids=["inline", "threaded"])

@@ -58,7 +58,9 @@ class SqliteStore:
     ) -> None:
         self._reader = reader
         self._applier = Applier(writer)
-        self._writer = InlineWriter(writer) if inline else GroupWriter(writer, BUSY_MS, ticks)
+        self._writer = (
+            InlineWriter(writer, self._applier) if inline else GroupWriter(writer, self._applier, BUSY_MS, ticks)
+        )
         self._heads = {
             table.noun: f"SELECT id, version, project_id, created_at FROM {table.name} WHERE id = ?"
             + (" AND gone_at IS NULL" if "gone_at" in table.names else "")

@@ -1,15 +1,14 @@
 """A batch as SQLite statements, run inside a transaction that somebody else opened.
 
 Leans on schema and rows. Keeps the laws of `Insert`, `Replace`, `Remove`, `Expect`, `Wake` and of the fence; raises
-on the first that does not hold, and leaves undoing to whoever opened the transaction.
+on the first that does not hold, and leaves undoing to whoever opened the transaction. What nobody can be refused for
+(lines of the logs, how far a count went) is put off until `settle`: many batches in one transaction write it once.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
-from itertools import groupby
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from muster.contracts.store import Batch, Claim, Expect, Insert, Op, Remove, Replace, Wake
@@ -22,7 +21,6 @@ from muster.store.rows import Rows, rows_of, table_rows
 from muster.store.schema import CELL_RULE, FIXED, SLOT_RULE, TABLES, Table, require_slots
 
 _EVENTS = rows_of(Event)
-_NOUN = attrgetter("noun")
 
 
 class _Sql(NamedTuple):
@@ -70,10 +68,8 @@ _OVER = (
 )
 _GIVE_CELLS = "UPDATE calendar_cell SET used = used - ?2 WHERE line_id = ?1 AND at >= ?3 AND at < ?4"
 _CLEAN_CELLS = "DELETE FROM calendar_cell WHERE line_id = ? AND at >= ? AND at < ? AND used = 0"
-_COUNT = (
-    "INSERT INTO counter VALUES (?, ?) ON CONFLICT (noun) DO UPDATE SET last = last + excluded.last RETURNING last"
-)
-_RAISE = "INSERT INTO counter VALUES (?, ?) ON CONFLICT (noun) DO UPDATE SET last = max(last, excluded.last)"
+_COUNTED = "SELECT last FROM counter WHERE noun = ?"
+_COUNT = "INSERT INTO counter VALUES (?, ?) ON CONFLICT (noun) DO UPDATE SET last = excluded.last"
 _WAKE = (
     "INSERT INTO work (kind, id, due_at, ready_at, token, wakes, attempts) VALUES (?, ?, ?3, ?3, 0, 1, 0)"
     " ON CONFLICT (kind, id) DO UPDATE SET wakes = wakes + 1, due_at = min(due_at, excluded.due_at),"
@@ -82,18 +78,37 @@ _WAKE = (
 _HELD = "kind = ? AND id = ? AND token = ? AND worker IS NOT NULL"
 
 
-def _kind_of(op: Op) -> tuple[type[Any], type[Any] | None]:
-    """Neighbours of the same kind are written together; the order between kinds is the batch's own."""
-    return (Insert, type(op.noun)) if type(op) is Insert else (type(op), None)
+def _runs(ops: Iterable[Op]) -> list[tuple[type[Any], list[Any]]]:
+    """New rows of one kind that stand side by side are written together, any other op by itself; in the batch's own
+    order. (type of the new nouns, they) or (type of the op, [it])."""
+    runs: list[tuple[type[Any], list[Any]]] = []
+    last: type[Any] | None = None
+    for op in ops:
+        if type(op) is Insert:
+            noun = op.noun
+            if type(noun) is last:
+                runs[-1][1].append(noun)
+            else:
+                last = type(noun)
+                runs.append((last, [noun]))
+        else:
+            last = None
+            runs.append((type(op), [op]))
+    return runs
 
 
 class Applier:
-    """Runs batches and claims on one connection; the caller opens and ends the transaction."""
+    """Runs batches and claims on one connection; the caller opens and ends the transaction, and calls `settle` before
+    it commits, or `forget` when it rolls back."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
         self._cursor = db.cursor()
         self._numbers: dict[str, int] = {}
+        self._counted: dict[str, int] = {}  # how far each count went in this transaction
+        self._matched: dict[tuple[type[Noun], str], int] = {}  # versions that this transaction has seen
+        self._events: list[list[Any]] = []
+        self._log: list[tuple[str, int, int, Instant | None]] = []
         self._verbs: dict[type[Any], Callable[[Any], None]] = {
             Replace: self._replace,
             Remove: self._remove,
@@ -105,16 +120,29 @@ class Applier:
         self._numbers = {}
         if batch.fence is not None:
             self._require_held(batch.fence)
-        for (kind, noun), ops in groupby(batch.ops, _kind_of):
-            if noun is not None:
-                self._insert(_SQL[noun], list(map(_NOUN, ops)))
+        for kind, those in _runs(batch.ops):
+            verb = self._verbs.get(kind)
+            if verb is None:
+                self._insert(_SQL[kind], those)
             else:
-                verb = self._verbs[kind]
-                for op in ops:
-                    verb(op)
-        if batch.events:
-            self._many(_INSERT_EVENT, [_EVENTS.row(event)[1:] for event in batch.events])
+                verb(those[0])
+        self._events += [_EVENTS.row(event)[1:] for event in batch.events]
         return self._numbers
+
+    def settle(self) -> None:
+        """Write what was put off."""
+        if self._events:
+            self._many(_INSERT_EVENT, self._events)
+        if self._log:
+            self._many(_LOG, self._log)
+        if self._counted:
+            self._many(_COUNT, list(self._counted.items()))
+        self.forget()
+
+    def forget(self) -> None:
+        """The transaction is over, one way or the other."""
+        self._events, self._log = [], []
+        self._counted, self._matched = {}, {}
 
     def _many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         if len(rows) == 1:
@@ -127,24 +155,23 @@ class Applier:
         if not self._cursor.execute(held, (fence.kind, fence.id, fence.token)).fetchall():
             raise FenceLost(f"the claim on {fence.kind} {fence.id} is no longer ours")
 
-    def _insert(self, sql: _Sql, nouns: list[Noun]) -> None:
+    def _insert(self, sql: _Sql, nouns: list[Any]) -> None:
         rows = [sql.rows.row(noun) for noun in nouns]
         if sql.number_at is not None:
             self._give_numbers(sql.table.name, rows, sql.number_at)
             self._numbers.update((noun.id, row[sql.number_at]) for noun, row in zip(nouns, rows, strict=True))
         self._many(sql.insert, rows)
         if sql.table.noun is Lease:
-            self._take_slots([noun for noun in nouns if isinstance(noun, Lease)])
+            self._take_slots(nouns)
         elif sql.table.noun is Booking:
-            self._take_cells([noun for noun in nouns if isinstance(noun, Booking)])
+            self._take_cells(nouns)
         elif sql.table.noun is Host:
-            self._many(_LOG, [(noun.id, 0, 0, None) for noun in nouns])
+            self._log += [(noun.id, 0, 0, None) for noun in nouns]
 
     def _give_numbers(self, table: str, rows: list[list[Any]], at: int) -> None:
-        chosen = max(row[at] for row in rows)
-        if chosen:
-            # Somebody chose a number (a restored backup does): the count goes on from there.
-            self._cursor.execute(_RAISE, (table, chosen))
+        for row in rows:
+            if row[at]:
+                self.count_above(table, row[at])  # a restored backup chooses: the count goes on from there
         wanting = [row for row in rows if not row[at]]
         if wanting:
             first = self.count_on(table, len(wanting)) - len(wanting) + 1
@@ -152,7 +179,19 @@ class Applier:
                 row[at] = number
 
     def count_on(self, counter: str, by: int) -> int:
-        return int(self._cursor.execute(_COUNT, (counter, by)).fetchall()[0][0])
+        last = self._count_of(counter) + by
+        self._counted[counter] = last
+        return last
+
+    def count_above(self, counter: str, least: int) -> None:
+        self._counted[counter] = max(self._count_of(counter), least)
+
+    def _count_of(self, counter: str) -> int:
+        known = self._counted.get(counter)
+        if known is None:
+            found = self._cursor.execute(_COUNTED, (counter,)).fetchall()
+            known = int(found[0][0]) if found else 0
+        return known
 
     def _take_slots(self, leases: list[Lease]) -> None:
         """A host of which a slot is taken already is not touched: fewer rows than leases, and nothing stands."""
@@ -161,7 +200,7 @@ class Applier:
         self._many(_TAKE_SLOTS, [(lease.host_id, lease.slots) for lease in leases])
         if self._cursor.rowcount != len(leases):
             raise UniqueViolation(SLOT_RULE)
-        self._many(_LOG, [(lease.host_id, lease.slots, 0, lease.ends_at) for lease in leases])
+        self._log += [(lease.host_id, lease.slots, 0, lease.ends_at) for lease in leases]
 
     def _take_cells(self, bookings: list[Booking]) -> None:
         """Every hour counts them; none may then promise more than its line allows."""
@@ -178,6 +217,7 @@ class Applier:
     def _replace(self, op: Replace) -> None:
         noun = op.noun
         sql = _SQL[type(noun)]
+        self._matched.pop((type(noun), noun.id), None)
         row = sql.rows.row(noun)
         values = [row[at] for at in sql.updated]
         values += (noun.id, noun.version - 1)
@@ -185,12 +225,13 @@ class Applier:
         if self._cursor.execute(sql.update, values).rowcount != 1:
             raise VersionMismatch(sql.table.name, noun.id)
         if isinstance(noun, Host):
-            self._cursor.execute(_LOG, (noun.id, 0, 0, None))
+            self._log.append((noun.id, 0, 0, None))
         elif isinstance(noun, Lease):
-            self._cursor.execute(_LOG, (noun.host_id, noun.slots, 0, noun.ends_at))
+            self._log.append((noun.host_id, noun.slots, 0, noun.ends_at))
 
     def _remove(self, op: Remove) -> None:
         table = TABLES[op.noun].name
+        self._matched.pop((op.noun, op.key), None)
         told = ", ".join(FIXED.get(op.noun, ("id",)))
         guard = "" if op.version is None else " AND version = ?2"
         parameters = (op.key,) if op.version is None else (op.key, op.version)
@@ -202,17 +243,20 @@ class Applier:
         if op.noun is Lease:
             host_id, slots = gone[0]
             self._cursor.execute(_FREE_SLOTS, (host_id, slots))
-            self._cursor.execute(_LOG, (host_id, 0, slots, None))
+            self._log.append((host_id, 0, slots, None))
         elif op.noun is Booking:
             self._give_cells(*gone[0])
         elif op.noun is Host:
-            self._cursor.execute(_LOG, (op.key, 0, 0, None))
+            self._log.append((op.key, 0, 0, None))
 
     def _expect(self, op: Expect) -> None:
+        if self._matched.get((op.noun, op.key)) == op.version:
+            return
         table = TABLES[op.noun].name
         found = self._cursor.execute(f"SELECT version FROM {table} WHERE id = ?", (op.key,)).fetchall()
         if not found or found[0][0] != op.version:
             raise VersionMismatch(table, op.key)
+        self._matched[op.noun, op.key] = op.version
 
     def _wake(self, op: Wake) -> None:
         self._cursor.execute(_WAKE, (op.kind, op.id, op.due_at))
@@ -256,7 +300,7 @@ class Applier:
         return self._cursor.execute(disown, (worker,)).rowcount
 
     def tokens_above(self, least: int) -> None:
-        self._cursor.execute(_RAISE, ("claim", least))
+        self.count_above("claim", least)
 
     def prune_events(self, before: Instant, limit: int) -> int:
         # Looking only at the first `limit` rows keeps this cheap without an index on time: the log is in time order.

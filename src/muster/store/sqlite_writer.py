@@ -12,7 +12,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from muster.errors import StoreError, StoreFull, Unavailable, UniqueViolation
 from muster.store.schema import rule_by_columns
@@ -58,11 +58,22 @@ def translated(error: sqlite3.Error) -> BaseException:
     return error
 
 
+class PutOff(Protocol):
+    """What jobs left for the end of their transaction."""
+
+    def settle(self) -> None:
+        """Write it; the transaction is about to be committed."""
+
+    def forget(self) -> None:
+        """The transaction was rolled back."""
+
+
 class Groups:
     """Runs groups of jobs on one connection. Not thread-safe: one thread at a time."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, put_off: PutOff) -> None:
         self._db = db
+        self._put_off = put_off
 
     def be_patient(self, busy_ms: int) -> None:
         """How long a beginning waits for another process's transaction."""
@@ -87,10 +98,12 @@ class Groups:
         """All of them in the open transaction. Nearly always nobody is refused, and then no savepoint is needed: each
         costs a copy of every page that is touched. None when somebody was: nothing is open, jobs may be repeated."""
         try:
-            return [job() for job in jobs]
+            answers = [job() for job in jobs]
+            self._put_off.settle()
         except Exception:
             self._roll_back()
             return None
+        return answers
 
     def commit(self) -> None:
         try:
@@ -118,6 +131,7 @@ class Groups:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             answer = job()
+            self._put_off.settle()
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             self._roll_back()
@@ -131,6 +145,7 @@ class Groups:
         self._db.execute("SAVEPOINT job")
         try:
             answer = job()
+            self._put_off.settle()
         except sqlite3.IntegrityError as error:
             return self._undone(translated(error))
         except sqlite3.Error:
@@ -141,11 +156,13 @@ class Groups:
         return Verdict(answer, None)
 
     def _undone(self, error: BaseException) -> Verdict:
+        self._put_off.forget()
         self._db.execute("ROLLBACK TO job")
         self._db.execute("RELEASE job")
         return Verdict(None, error)
 
     def _roll_back(self) -> None:
+        self._put_off.forget()
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
@@ -153,9 +170,9 @@ class Groups:
 class InlineWriter:
     """Commits in the caller, at once."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, put_off: PutOff) -> None:
         self._db = db
-        self._groups = Groups(db)
+        self._groups = Groups(db, put_off)
 
     async def submit(self, job: Job) -> Any:
         verdict = self._groups.run([job])[0]
@@ -179,12 +196,12 @@ class GroupWriter:
     What costs real time is the commit, and that waits outside the interpreter while the next group gathers.
     """
 
-    def __init__(self, db: sqlite3.Connection, busy_ms: int, ticks: Ticks) -> None:
+    def __init__(self, db: sqlite3.Connection, put_off: PutOff, busy_ms: int, ticks: Ticks) -> None:
         self._db = db
         self._busy_ms = busy_ms
         self._ticks = ticks
         self._quick = True
-        self._groups = Groups(db)
+        self._groups = Groups(db, put_off)
         self._groups.be_patient(0)
         self._waiting: list[_Asked] = []
         self._flushing: asyncio.Task[None] | None = None
