@@ -39,6 +39,11 @@ class Holds:
         else:
             del self._by_host[host_id]
 
+    def says(self, host_id: str, slots: int, ends_at: Instant | None) -> bool:
+        """Whether just this is known of just these slots."""
+        known = self._by_host.get(host_id)
+        return ends_at is None if known is None else (slots, ends_at) in known
+
     def set_host(self, host_id: str, held: Iterable[tuple[int, Instant | None]]) -> None:
         self._by_host.pop(host_id, None)
         for slots, ends_at in held:

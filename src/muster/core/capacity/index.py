@@ -105,6 +105,13 @@ class CapacityIndex:
             self._holds.put(grant.host_id, grant.slots, ends_at)
             self._change(grant.host_id, taken=grant.slots, freed=0)
 
+    def knows(self, host_id: str, slots: int, ends_at: Instant | None) -> bool:
+        """Whether taking this would change nothing: what we granted ourselves comes back to us by the log."""
+        leaf = self._leaf_of.get(host_id)
+        if leaf is None or leaf.free[leaf.position(host_id)] & slots:
+            return False
+        return self._holds.says(host_id, slots, ends_at)
+
     def free(self, host_id: str, slots: int) -> None:
         self._holds.free(host_id, slots)
         self._change(host_id, taken=0, freed=slots)
@@ -124,7 +131,7 @@ class CapacityIndex:
             return
         at, pool = leaf.position(host_id), leaf.pod.pool
         free = (leaf.free[at] & ~taken | freed) & _every(pool.slots)
-        if free != leaf.free[at]:  # what we granted ourselves comes back to us by the log
+        if free != leaf.free[at]:
             pool.set_free(leaf, at, free)
         self._count(leaf, host_id)
 
@@ -156,7 +163,7 @@ class CapacityIndex:
     def _count(self, leaf: Leaf, host_id: str) -> None:
         if not self._watched:
             return
-        line = self._watched.get(key_of(leaf.pod.pool))
+        line = self._watched.get(leaf.pod.pool.key)
         if line is None:
             return
         at = leaf.position(host_id)
@@ -169,10 +176,10 @@ class CapacityIndex:
 
     def keys_for(self, region: str, gpu_type: str, gpus: int) -> list[LineKey]:
         """The lines whose hosts could be nodes of so many GPUs."""
-        return [key_of(pool) for pool in self._pools_for(region, gpu_type, gpus)]
+        return [pool.key for pool in self._pools_for(region, gpu_type, gpus)]
 
     def line_keys(self) -> list[LineKey]:
-        keys = (key_of(pool) for pools in self._pools.values() for pool in pools)
+        keys = (pool.key for pools in self._pools.values() for pool in pools)
         return sorted(key for key in keys if key.gpu_type != CONTROL and not key.pool_id)
 
     def _lines_of(self, ask: Ask, grants: Iterable[Grant]) -> tuple[tuple[LineKey, int], ...]:
@@ -185,7 +192,7 @@ class CapacityIndex:
             leaf = self._leaf_of[grant.host_id]
             pool = leaf.pod.pool
             if leaf.free[leaf.position(grant.host_id)] == _every(pool.slots):
-                whole.setdefault(key_of(pool), set()).add(grant.host_id)
+                whole.setdefault(pool.key, set()).add(grant.host_id)
         return tuple((key, len(hosts)) for key, hosts in whole.items())
 
     # ---- by known ends
@@ -363,12 +370,12 @@ class CapacityIndex:
     def free_hosts(self, key: LineKey) -> int:
         """Hosts of a line that nobody holds any part of."""
         pools = self._pools_for(key.region, key.gpu_type, key.slots)
-        return sum(pool.free_hosts[pool.slots] for pool in pools if key_of(pool) == key)
+        return sum(pool.free_hosts[pool.slots] for pool in pools if pool.key == key)
 
     def lent_hosts(self, key: LineKey) -> int:
         """Hosts of a line that can be asked back at any time."""
         leaves = ((host_id, self._leaf_of.get(host_id)) for host_id in self._holds.known())
-        mine = [host_id for host_id, leaf in leaves if leaf is not None and key_of(leaf.pod.pool) == key]
+        mine = [host_id for host_id, leaf in leaves if leaf is not None and leaf.pod.pool.key == key]
         return sum(self._holds.end_of(host_id, self.taken(host_id)) == ANY_TIME for host_id in mine)
 
     def total_nodes(self, region: str, gpu_type: str, gpus: int) -> int:
@@ -453,10 +460,6 @@ class CapacityIndex:
 def _every(slots: int) -> int:
     """The mask of so many slots."""
     return (1 << slots) - 1
-
-
-def key_of(pool: Pool) -> LineKey:
-    return LineKey(pool.region, pool.gpu_type, pool.slots, pool.apart)
 
 
 def _gpu_type(host: Host) -> str:

@@ -8,6 +8,7 @@ refuses a double grant.
 
 from __future__ import annotations
 
+import functools
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -49,7 +50,13 @@ class LineKey(NamedTuple):
 
     @property
     def id(self) -> str:
-        return ":".join((self.region, self.gpu_type, str(self.slots), *filter(None, (self.pool_id,))))
+        return _line_id(self)
+
+
+@functools.cache
+def _line_id(key: LineKey) -> str:
+    """There are few lines, and every create asks for one."""
+    return ":".join((key.region, key.gpu_type, str(key.slots), *filter(None, (key.pool_id,))))
 
 
 class Placement(NamedTuple):

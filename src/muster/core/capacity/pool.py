@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import islice
 
 from muster.core.capacity.holds import Lifetime
-from muster.core.capacity.placement import Grant
+from muster.core.capacity.placement import Grant, LineKey
 from muster.model.base import Instant
 
 WEIGHED_MAX = 256
@@ -153,6 +153,7 @@ class Pool:
         "free_hosts",
         "free_slots",
         "gpu_type",
+        "key",
         "pods",
         "region",
         "slots",
@@ -163,6 +164,7 @@ class Pool:
         self.region = region
         self.gpu_type = gpu_type
         self.slots = slots
+        self.key = LineKey(region, gpu_type, slots, apart)  # the line of the calendar that its hosts are counted in
         self.alive = 0  # hosts not dead: what an empty fleet could give
         self.free_hosts = [0] * (slots + 1)  # usable hosts by number of free slots
         self.free_slots = 0  # of all usable hosts together

@@ -330,7 +330,7 @@ class Capacity:
     def _follow(self, lines: Sequence[CapacityChange]) -> None:
         """Each line says what became of some slots, so lines read twice, or late, come to the same in the end."""
         for _, host_id, taken, freed, ends_at in lines:
-            if taken:
+            if taken and not self._index.knows(host_id, taken, ends_at):
                 self._index.take((Grant(host_id, taken),), ends_at)
             if freed:
                 self._index.free(host_id, freed)

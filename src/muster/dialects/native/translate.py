@@ -111,33 +111,62 @@ def tag_of(document: bytes) -> str:
 
 def cluster_view(view: ClusterView, simulated: bool) -> views.Cluster:
     cluster, spec, status = view.cluster, view.cluster.spec, view.cluster.status
-    said = dict(zip(_SPOKEN, _spoken(spec), strict=True))
-    return shown(
-        cluster,
-        views.Cluster,
-        **said,
+    # By hand, field for field: every create and every change of a cluster passes here.
+    return views.Cluster(
         stuck=False,
+        id=cluster.id,
+        number=cluster.number,
+        name=cluster.name,
+        project_id=cluster.project_id,
+        account_id=cluster.account_id,
+        type=spec.type,
+        phase=cluster.phase,
+        phase_since=stamp(cluster.phase_since),
+        because=cluster.because,
+        region=cluster.region,
+        gpu_type=spec.gpu_type,
+        instance_type=spec.instance_type,
+        workers=spec.workers,
         gpus=view.gpus,
         autoscale=autoscaled(view),
         preemptible=views.Preemptible(wished=view.lent_wished, allocated=view.lent_gpus),
+        pool_id=spec.pool_id,
         pool_gpus=view.pool_gpus,
-        starts_at=None if spec.starts_at is None else stamp(spec.starts_at),
-        ends_at=None if cluster.ends_at is None else stamp(cluster.ends_at),
+        image_id=spec.image_id,
+        billing=spec.billing,
+        reserved_workers=spec.reserved_workers,
+        starts_at=_stamp(spec.starts_at),
+        ends_at=_stamp(cluster.ends_at),
+        failover=spec.failover,
+        paused=spec.paused,
+        deletion_protection=spec.deletion_protection,
         ssh_keys=list(spec.ssh_keys),
         security_group_ids=list(spec.security_group_ids),
+        reserved_ip_id=spec.reserved_ip_id,
         config=_config(spec.config),
         acceptance=_acceptance(spec.acceptance),
+        generation=cluster.generation,
         observed_generation=status.observed_generation,
+        version=cluster.version,
         conditions=conditions(status.conditions),
-        history=[shown(moved, views.Moved) for moved in status.history],
+        history=[
+            views.Moved(phase=moved.phase, at=stamp(moved.at), because=moved.because) for moved in status.history
+        ],
         waiting=waiting(status.waiting_for, status.waiting_until),
         nodes=nodes(view),
         volumes=mounts(view),
         tests=[shown(result, views.Tested) for result in status.tests],
-        access=_NO_ACCESS if status.access == AccessFacts() else shown(status.access, views.Access),
+        access=_access(status.access),
         simulated=simulated,
-        first_ready_at=None if status.first_ready_at is None else stamp(status.first_ready_at),
+        first_ready_at=_stamp(status.first_ready_at),
+        created_at=stamp(cluster.created_at),
+        updated_at=stamp(cluster.updated_at),
+        delete_wished_at=_stamp(cluster.delete_wished_at),
     )
+
+
+def _stamp(at: Instant | None) -> str | None:
+    return None if at is None else stamp(at)
 
 
 def autoscaled(view: ClusterView) -> views.Autoscaled | None:
@@ -148,37 +177,24 @@ def autoscaled(view: ClusterView) -> views.Autoscaled | None:
 
 
 def _config(config: ClusterConfig) -> wire.Config:
-    return _PLAIN_CONFIG if config == ClusterConfig() else msgspec.convert(config, wire.Config, from_attributes=True)
+    return _PLAIN_CONFIG if config == _NO_CONFIG else msgspec.convert(config, wire.Config, from_attributes=True)
 
 
 def _acceptance(acceptance: Acceptance) -> wire.Acceptance:
-    if acceptance == Acceptance():
+    if acceptance == _NO_ACCEPTANCE:
         return _PLAIN_ACCEPTANCE
     return msgspec.convert(acceptance, wire.Acceptance, from_attributes=True)
 
 
+def _access(facts: AccessFacts) -> views.Access:
+    return _PLAIN_ACCESS if facts == _NO_ACCESS else shown(facts, views.Access)
+
+
 # What most clusters have is worded once.
-_PLAIN_CONFIG: Final = msgspec.convert(ClusterConfig(), wire.Config, from_attributes=True)
-_NO_ACCESS: Final = shown(AccessFacts(), views.Access)
-_PLAIN_ACCEPTANCE: Final = msgspec.convert(Acceptance(), wire.Acceptance, from_attributes=True)
-
-
-_SPOKEN: Final = (
-    "type",
-    "gpu_type",
-    "instance_type",
-    "workers",
-    "image_id",
-    "billing",
-    "pool_id",
-    "reserved_workers",
-    "failover",
-    "paused",
-    "deletion_protection",
-    "reserved_ip_id",
-)
-"""Fields of a wish that are told as they are."""
-_spoken: Final = attrgetter(*_SPOKEN)
+_NO_CONFIG, _NO_ACCEPTANCE, _NO_ACCESS = ClusterConfig(), Acceptance(), AccessFacts()
+_PLAIN_CONFIG: Final = msgspec.convert(_NO_CONFIG, wire.Config, from_attributes=True)
+_PLAIN_ACCEPTANCE: Final = msgspec.convert(_NO_ACCEPTANCE, wire.Acceptance, from_attributes=True)
+_PLAIN_ACCESS: Final = shown(_NO_ACCESS, views.Access)
 
 
 def conditions(said: Sequence[Condition]) -> list[views.Condition]:
@@ -250,9 +266,20 @@ def explained(cluster: Cluster, why: Explanation) -> views.Explained:
 
 
 def create_cluster(said: wire.NewCluster) -> CreateCluster:
-    if said.starts_at is None and said.ends_at is None:
-        return msgspec.convert(said, CreateCluster, from_attributes=True)
+    if _ADORNMENTS(said) == _UNADORNED:
+        return CreateCluster(**dict(zip(_PLAIN, _plain(said), strict=True)))
     return _command(said, CreateCluster)
+
+
+# What most wishes leave out has a form of its own in the core; without it the fields are the same.
+_ADORNMENTS: Final = attrgetter("starts_at", "ends_at", "autoscale", "mounts", "acceptance", "config")
+_UNADORNED: Final = (None, None, None, (), wire.Acceptance(), wire.Config())
+_PLAIN: Final = tuple(
+    name
+    for name in wire.NewCluster.__struct_fields__
+    if name not in ("starts_at", "ends_at", "autoscale", "mounts", "acceptance", "config")
+)
+_plain: Final = attrgetter(*_PLAIN)
 
 
 def update_cluster(said: wire.ClusterChange, config: ClusterConfig | None) -> UpdateCluster:
