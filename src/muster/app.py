@@ -70,6 +70,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("muster")
 ENGINE_FILE: Final = "engine.name"
+SWITCH_SECONDS: Final = 0.0005
+"""How long the loop may keep the interpreter from the thread that commits: with Python's usual 5 ms a group waits
+longer for its turn than for the disk, and the loop runs out of work meanwhile."""
+
 GC_THRESHOLDS: Final = (20_000, 20, 20)
 """Nearly all that a call makes is gone when it is answered, without any collector: looking seldom finds the same."""
 HOSTD_RETRY_SECONDS: Final = 1.0
@@ -473,6 +477,7 @@ def run_server(asked: Settings) -> int:
     """What `muster up` becomes: the exit code of a life, or one sentence about why there was none."""
     set_up_logs(asked.log_format, asked.log_level)
     os.umask(0o077)
+    sys.setswitchinterval(SWITCH_SECONDS)
 
     def say(line: str) -> None:
         print(line, flush=True)

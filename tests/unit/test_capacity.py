@@ -13,7 +13,7 @@ from muster.contracts.steps import Step
 from muster.contracts.store import Batch, Find, Insert, Remove
 from muster.core.capacity import service as capacity_service
 from muster.core.capacity.index import CapacityIndex
-from muster.core.capacity.placement import Ask, Grant, Placement
+from muster.core.capacity.placement import Ask, Grant, Placement, Refusal
 from muster.core.capacity.service import Capacity
 from muster.core.catalog.service import CatalogService
 from muster.core.demo import demo_catalog
@@ -394,3 +394,40 @@ def test_slots_of_a_host_not_heard_of_yet_do_no_harm() -> None:
     index.drop_host("unknown")
     assert len(index) == 0
     assert "unknown" not in index
+
+
+def _host(name: str, slots: int) -> Host:
+    return Host(
+        id=name,
+        name=name,
+        region="r",
+        gpu_type="g",
+        slots=slots,
+        cpus=1,
+        memory_gib=1,
+        substrate="simulated",
+        created_at=0,
+    )
+
+
+def test_what_the_log_tells_us_of_our_own_grants_is_known_and_nothing_else() -> None:
+    index = CapacityIndex()
+    index.set_host(_host("h", 8))
+    index.take([Grant("h", 0b11)])
+    index.take([Grant("h", 0b100)], ends_at=9)
+    assert index.knows("h", 0b100, 9)
+    assert not index.knows("h", 0b100, None), "its end was taken back"
+    assert not index.knows("h", 0b100, 10), "it was extended"
+    assert not index.knows("h", 0b1000, None), "another replica took it"
+    assert not index.knows("unknown", 1, None)
+
+
+def test_a_size_of_host_that_comes_or_goes_is_noticed_by_the_next_decision() -> None:
+    index = CapacityIndex()
+    ask = Ask("r", "g", 4, 1)
+    index.set_host(_host("small", 4))
+    assert index.place(ask).workers[0].host_id == "small"
+    index.drop_host("small")
+    assert isinstance(index.place(ask), Refusal)
+    index.set_host(_host("large", 8))
+    assert index.place(ask).workers[0].host_id == "large"

@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec.structs
 import pytest
 
 from muster.contracts.http import Call
@@ -95,6 +96,15 @@ def test_a_create_becomes_the_houses_command_field_by_field() -> None:
     assert command.mounts == (MountWish(volume_id="v", path="/data"),)
     assert command.config == ClusterConfig(scripts=Scripts(login_init="#!/bin/sh"))
     assert command.acceptance.skip == ("nccl",)
+
+
+def test_a_plain_create_is_translated_as_an_adorned_one_is() -> None:
+    """The short way, for wishes that say nothing of what has a form of its own in the core, comes to the same."""
+    plain = b'{"name":"n","type":"slurm","gpu_type":"H100_SXM","gpus":8,"queue":true,"ssh_keys":["k"]}'
+    adorned = plain[:-1] + b',"config":{"ingress":true}}'
+    short = translate.create_cluster(asking.read(call(plain), wire.NewCluster))
+    long = translate.create_cluster(asking.read(call(adorned), wire.NewCluster))
+    assert short == msgspec.structs.replace(long, config=ClusterConfig())
 
 
 def test_every_field_of_a_create_can_be_said() -> None:

@@ -127,19 +127,18 @@ def _sorted(ops: Sequence[Op]) -> _Seen | None:
         if type(noun) not in _FOLLOWED:
             continue
         seen = seen or _Seen()
-        match noun:
-            case Node():
-                seen.nodes.setdefault(noun.cluster_id, {})[noun.id] = noun
-            case Cluster():
-                seen.clusters[noun.id] = noun
-                if kind is Insert:
-                    seen.fresh.add(noun.id)
-            case Volume():
-                seen.volumes.append(op)  # type: ignore[arg-type]
-            case Price():
-                seen.priced.add((noun.item, noun.region))
-            case Reservation():
-                seen.reservations.append(noun)
+        if isinstance(noun, Node):
+            seen.nodes.setdefault(noun.cluster_id, {})[noun.id] = noun
+        elif isinstance(noun, Cluster):
+            seen.clusters[noun.id] = noun
+            if kind is Insert:
+                seen.fresh.add(noun.id)
+        elif isinstance(noun, Volume):
+            seen.volumes.append(op)  # type: ignore[arg-type]
+        elif isinstance(noun, Price):
+            seen.priced.add((noun.item, noun.region))
+        elif isinstance(noun, Reservation):
+            seen.reservations.append(noun)
     return seen
 
 

@@ -10,7 +10,7 @@ Leans on placement.py (the words) and pool.py (the sets). Keeps the laws of plac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import NamedTuple
@@ -40,6 +40,7 @@ class CapacityIndex:
     def __init__(self) -> None:
         self._pools: dict[tuple[str, str, str], list[Pool]] = {}  # (region, gpu type, apart) -> fewest slots first
         self._leaf_of: dict[str, Leaf] = {}  # host id -> where it is
+        self._fitting: dict[tuple[str, str, int, str], list[Pool]] = {}  # what `_pools_for` found
         self._holds = Holds()
         self._watched: dict[LineKey, Line] = {}  # lines of the calendar that count our hosts
 
@@ -85,6 +86,7 @@ class CapacityIndex:
         if not pool.pods:
             siblings = self._pools[pool.region, pool.gpu_type, pool.apart]
             siblings.remove(pool)
+            self._fitting.clear()
             if not siblings:
                 del self._pools[pool.region, pool.gpu_type, pool.apart]
 
@@ -96,6 +98,7 @@ class CapacityIndex:
         pool = Pool(region, gpu_type, slots, apart)
         siblings.append(pool)
         siblings.sort(key=lambda pool: pool.slots)
+        self._fitting.clear()
         return pool
 
     # ---- what is held
@@ -230,7 +233,7 @@ class CapacityIndex:
                 latest = max(latest, end)
         return latest
 
-    def _part_free_by(self, pools: list[Pool], gpus: int, nodes: int, since: Instant) -> Instant | None:
+    def _part_free_by(self, pools: Sequence[Pool], gpus: int, nodes: int, since: Instant) -> Instant | None:
         lacking = nodes
         for end, more in sorted(chain.from_iterable(self._gains(pool, gpus) for pool in pools)) if nodes > 0 else ():
             if end == 0 or end > since:
@@ -325,8 +328,15 @@ class CapacityIndex:
             grants += pool.grant(gpus, min(nodes_free, nodes - len(grants)), life)
         return grants
 
-    def _pools_for(self, region: str, gpu_type: str, gpus: int, apart: str = "") -> list[Pool]:
-        return [pool for pool in self._pools.get((region, gpu_type, apart), ()) if pool.slots >= gpus > 0]
+    def _pools_for(self, region: str, gpu_type: str, gpus: int, apart: str = "") -> Sequence[Pool]:
+        """Asked several times for every decision, and seldom changed."""
+        asked = (region, gpu_type, gpus, apart)
+        found = self._fitting.get(asked)
+        if found is None:
+            found = [pool for pool in self._pools.get((region, gpu_type, apart), ()) if pool.slots >= gpus > 0]
+            if found:  # whoever asks for what there is not must not fill our memory
+                self._fitting[asked] = found
+        return found
 
     @contextmanager
     def _without(self, avoid: Iterable[str]) -> Iterator[None]:

@@ -173,7 +173,8 @@ class Creates:
         await self._capacity.fits_ever(ask)
         guard = await self._seating.quota_guard(project, workers * shape.gpus)
         spec = await self._spec(project, wish, region, shape, workers, catalog, drawn)
-        spec = msgspec.structs.replace(spec, pool_id=draw.pool_id, pool_workers=draw.workers)
+        if draw.pool_id:
+            spec = msgspec.structs.replace(spec, pool_id=draw.pool_id, pool_workers=draw.workers)
         await self._purse.require(project, _wants(wish, spec))
         for _ in range(PLACE_TRIES_MAX):
             cluster = await self._try_create(actor, project, name, command, spec, shape, once, guard, note, drawn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from muster.contracts.clock import Entropy
 from muster.contracts.store import Insert, Op
@@ -12,6 +12,8 @@ from muster.model.base import Instant
 from muster.model.clusters import Mending, Moved, Node, NodeRole, Share
 from muster.model.hosts import Lease
 from muster.model.phases import NodePhase
+
+_UNMENDED: Final = Mending()
 
 
 class Seat(NamedTuple):
@@ -50,7 +52,7 @@ def seat(
         phase_since=at,
         because=because,
         history=(Moved(phase=NodePhase.PENDING, at=at, because=because),),
-        mending=Mending(replaces=replaces),
+        mending=Mending(replaces=replaces) if replaces else _UNMENDED,
         created_at=at,
     )
     lease = Lease(
