@@ -25,12 +25,12 @@ from muster.announcing import announcing
 from muster.bootstrap import OPERATOR_KEY_FILE, TENANT_KEY_FILE, first_start
 from muster.clock import RealClock, RealEntropy, ticks
 from muster.contracts.clock import Clock, Entropy
-from muster.contracts.faults import FaultDesk, Place
+from muster.contracts.faults import FaultDesk
 from muster.contracts.http import Dialect
 from muster.contracts.jobs import Workshop
 from muster.contracts.objects import ObjectStore
 from muster.contracts.orchestrator import Orchestrator
-from muster.contracts.store import Find, Store
+from muster.contracts.store import Store
 from muster.contracts.substrate import Substrate
 from muster.core.access.pool import Pools, loopback_pools, no_pools, simulated_pools
 from muster.core.billing.plan import Terms
@@ -50,9 +50,6 @@ from muster.errors import DriverError, MusterError
 from muster.fleet_choice import settle_fleet
 from muster.homestead import AlreadyRunning, NoHome, forget_info, held, keep, kept, make_home, write_info
 from muster.model.base import HOUR, MINUTE, SECOND
-from muster.model.catalog import Region
-from muster.model.clusters import Cluster
-from muster.model.hosts import Host
 from muster.orchestrators.none import NoOrchestrator
 from muster.settings import BadSetting, Settings, read
 from muster.store.archive import DirectoryArchive
@@ -101,6 +98,7 @@ def simulated_fleet(settings: Settings, clock: Clock, entropy: Entropy, store: S
     from muster.orchestrators.simulated import SimulatedOrchestrator
     from muster.orchestrators.simulated.workshop import SimulatedWorkshop
     from muster.substrates.simulated import SimulatedFaultDesk, SimulatedSubstrate, SimulatedWorld
+    from muster.substrates.simulated.places import StorePlaces
 
     file = settings.world or settings.home / "world.db"
     world = SimulatedWorld.open(str(file), clock, seed=settings.seed, time_scale=settings.time_scale)
@@ -174,26 +172,6 @@ DIALECTS: Final[tuple[Callable[[House, Watch], Dialect], ...]] = (
     lambda house, _: Tir(house),
 )
 """How others speak to us. The first one words the refusal of paths that nobody claims."""
-
-
-class StorePlaces:
-    """What a fault may be aimed at: the hosts, regions and clusters the store knows."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def host(self, id_or_name: str) -> Place | None:
-        found = await self._store.get(Host, id_or_name)
-        if found is None:
-            named = await self._store.find(Find(Host, equals={"name": id_or_name}, limit=1))
-            found = named[0] if named else None
-        return None if found is None else Place(found.id, found.name)
-
-    async def region(self, name: str) -> bool:
-        return await self._store.get(Region, name) is not None
-
-    async def cluster(self, id: str) -> bool:
-        return await self._store.get(Cluster, id) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from muster.app import StorePlaces
 from muster.contracts.clock import Clock, Entropy
 from muster.contracts.orchestrator import Orchestrator
 from muster.contracts.steps import Failpoints
@@ -25,6 +24,7 @@ from muster.engine.failpoints import orchestrator_with, store_with, substrate_wi
 from muster.orchestrators.simulated.orchestrator import SimulatedOrchestrator
 from muster.store.sqlite import SqliteStore
 from muster.substrates.simulated.desk import SimulatedFaultDesk
+from muster.substrates.simulated.places import StorePlaces
 from muster.substrates.simulated.substrate import SimulatedSubstrate
 from muster.substrates.simulated.world import SimulatedWorld
 from muster.web.asgi import App
