@@ -74,7 +74,7 @@ for kind, sentence in ON_THE_WIRE.items():
 @seconds_option
 @click.pass_obj
 def stock_out(session: Session, region: str, seconds: float | None) -> None:
-    """Nothing new can be had in REGION."""
+    """Nothing new can be had in REGION: creates are refused, growth too."""
     inject(session, "stock-out", region, seconds)
 
 

@@ -26,7 +26,7 @@ class FaultKind(StrEnum):
     FAILED_BOOT = "failed-boot"  # the next `count` boots on the host fail
     LOST_REPLY = "lost-reply"  # the next `count` ensures that touch the host do their work, but say UnknownOutcome
     FLAP = "flap"  # nodes on the host are unknown and up in turn, for `seconds`
-    STOCK_OUT = "stock-out"  # NoneLeft for everything new in the region
+    STOCK_OUT = "stock-out"  # new wishes in the region are refused, and what was accepted before meets NoneLeft
     LOAD = "load"  # jobs that ask for `count` GPUs are in the queue of the cluster, until cleared or for `seconds`
     ADVANCE = "advance"  # the world's clock moves ahead by `seconds`, at once
     HTTP_429 = "http-429"
@@ -98,6 +98,9 @@ class FaultDesk(Protocol):
 
     async def clear(self, id: str) -> bool:
         """End one; False when there is no such fault."""
+
+    def sold_out(self, region: str) -> bool:
+        """Whether nothing more is to be had there. Asked at every wish for capacity: as good as free."""
 
     def wire_fault(self) -> WireFault | None:
         """What to do to the reply at hand; counts it."""

@@ -107,7 +107,7 @@ def build_house(
     store = listened(store, Meter(store, clock))
     purse = HousePurse(store, clock)
     catalog = CatalogService(store, clock)
-    capacity = Capacity(store, patience)
+    capacity = Capacity(store, patience) if faults is None else Capacity(store, patience, faults.sold_out)
     return House(
         store=store,
         clock=clock,

@@ -241,6 +241,23 @@ def test_trouble_on_demand_hits_the_wire_and_can_be_cleared(world: Any) -> None:
     assert world.operator.ask("POST", "/faults", json={"kind": "host-death", "target": "nowhere"}).status_code == 400
 
 
+def test_a_region_that_is_sold_out_refuses_who_asks_for_it_and_is_left_by_who_does_not(world: Any) -> None:
+    cluster = make(world, "before", region="Delhi")
+    fault = world.operator.make("/faults", {"kind": "stock-out", "target": "Delhi"})
+    wish = {"name": "after", **WISH, "region": "Delhi"}
+    refused = world.ann.ask("POST", "/clusters", json=wish)
+    assert (refused.status_code, refused.json()["code"]) == (409, "out_of_stock")
+    assert "stock-out" in refused.json()["detail"]
+    assert "Delhi" not in [place["region"] for place in refused.json()["details"]["elsewhere"]]
+    grow = world.ann.ask("PATCH", f"/clusters/{cluster['id']}", json={"gpus": 2 * WISH["gpus"]})
+    assert grow.status_code == 409
+    assert make(world, "anywhere", region="")["region"] != "Delhi"
+    assert world.operator.ask("DELETE", f"/faults/{fault['id']}").status_code == 204
+    assert world.ann.ask("POST", "/clusters", json=wish).status_code == 201
+    for made in world.ann.get("/clusters")["items"]:
+        world.ann.ask("DELETE", f"/clusters/{made['id']}")
+
+
 def test_the_operator_edits_hosts_and_the_catalogue(world: Any) -> None:
     spec = {"name": "extra-1", "region": "Delhi", "gpu_type": "H100_SXM", "slots": 8, "cpus": 96, "memory_gib": 1024}
     host = world.operator.make("/hosts", {"hosts": [spec]})["items"][0]

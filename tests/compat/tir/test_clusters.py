@@ -166,7 +166,17 @@ def test_another_action_is_refused_and_so_is_one_on_a_cluster_that_is_not_there_
 ) -> None:
     act("stop_cluster", wrong="action")
     act("", wrong="action")
-    fault = operator.post("/muster/v1/faults", json={"kind": "stock-out", "target": LOCATION}).json()
+    hosts = operator.get("/muster/v1/hosts", params={"region": LOCATION, "limit": 1000}).json()["items"]
+    slow = [{"kind": "slow-boot", "target": host["name"], "seconds": 600} for host in hosts]
+    faults = [operator.post("/muster/v1/faults", json=fault).json()["id"] for fault in slow]
     made = tenant.create()
     tenant.bad("PUT", f"{CLUSTERS}{made['id']}/", "detail", json={"action": "restart_workers"})
+    for fault in faults:
+        operator.delete(f"/muster/v1/faults/{fault}")
+
+
+def test_a_location_that_is_sold_out_refuses(tenant: Tenant, operator: Any) -> None:
+    fault = operator.post("/muster/v1/faults", json={"kind": "stock-out", "target": LOCATION}).json()
+    reply = tenant.ask("POST", CLUSTERS, json=tenant.body())
+    assert (reply.status_code, "stock-out" in reply.text) == (400, True)
     operator.delete(f"/muster/v1/faults/{fault['id']}")

@@ -440,6 +440,12 @@ class CapacityIndex:
         plain = self._refusal(ask)
         return plain._replace(why=Why.NOT_NOW, message=torn if leaves > 1 else kept)
 
+    def sold_out(self, ask: Ask) -> Refusal:
+        """A region that is said to have nothing left; others may."""
+        return self._refusal(ask)._replace(
+            why=Why.NOT_NOW, free_nodes=0, message=f"{ask.region} has none left (simulated stock-out)"
+        )
+
     def _reason(self, ask: Ask, free: int, total: int) -> tuple[Why, str]:
         shape = f"{ask.gpus_per_node} x {ask.gpu_type}"
         if ask.nodes and not self._pools_for(ask.region, ask.gpu_type, ask.gpus_per_node):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Final, NamedTuple, NoReturn
@@ -41,9 +41,12 @@ class MovedLines(NamedTuple):
 
 
 class Capacity:
-    def __init__(self, store: Store, patience: Patience = Patience()) -> None:
+    def __init__(
+        self, store: Store, patience: Patience = Patience(), sold_out: Callable[[str], bool] = lambda region: False
+    ) -> None:
         self._store = store
         self._patience = patience
+        self._sold_out = sold_out
         self._index = CapacityIndex()
         self.lines = Lines(store)
         self._seq = -1  # the last line of the capacity log that the index knows; -1 = nothing was read yet
@@ -80,6 +83,12 @@ class Capacity:
         refusal = self._index.never(ask)
         if refusal is not None:
             self._refuse(ask, refusal)
+
+    def require_stock(self, ask: Ask) -> None:
+        """Raise `OutOfStock` when the region has nothing for new wishes, whatever is free: trouble somebody asked
+        for. What was accepted before goes on."""
+        if self._sold_out(ask.region):
+            refuse(ask, self._index.sold_out(ask), Nearest())
 
     async def place(self, ask: Ask) -> Placement:
         """Grants that are free as far as we know, and from now on believed taken. Ends in a batch that is applied,
@@ -297,7 +306,8 @@ class Capacity:
     def regions_by_free(self, gpu_type: str, gpus: int) -> list[tuple[str, int]]:
         """(region, free nodes of this shape), most first, as of the last `sync`."""
         self._require_loaded()
-        return self._index.regions_by_free(gpu_type, gpus)
+        found = self._index.regions_by_free(gpu_type, gpus)
+        return [each for each in found if not self._sold_out(each[0])] or found
 
     def _require_loaded(self) -> None:
         if not self.loaded:

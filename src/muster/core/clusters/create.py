@@ -365,6 +365,7 @@ class Creates:
             return cluster, NOTHING
         ask = whole_ask(cluster, shape, cluster.created_at)
         try:
+            self._capacity.require_stock(ask)
             return cluster, await self._capacity.place(ask)
         except OutOfStock as refusal:
             asked_back = self._capacity.reclaimable(ask)

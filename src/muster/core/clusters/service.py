@@ -250,6 +250,7 @@ class ClusterService(Views):
         """Change the wish and take the seats it needs, in one batch."""
         for _ in range(PLACE_TRIES_MAX):
             try:
+                self._capacity.require_stock(ask)
                 placement = await self._capacity.place(ask)
             except OutOfStock:
                 waits = waits_for_lent(self._capacity, ask)

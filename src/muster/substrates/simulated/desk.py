@@ -33,12 +33,13 @@ SECONDS_MAX: Final = 10 * 365 * DAY / SECOND
 COUNT_MAX: Final = 1_000_000
 DELAY_SECONDS_MAX: Final = 60.0
 FLAP_SECONDS_DEFAULT: Final = 120.0
-WIRE_LOOK_MS: Final = 500
-"""How soon a wire fault injected through another process is felt; in the injecting process it is at once."""
+LOOK_MS: Final = 500
+"""How soon a fault injected through another process is felt at the door; in the injecting process it is at once."""
 
 _STATUS: Final = {FaultKind.HTTP_429: 429, FaultKind.HTTP_500: 500, FaultKind.SLOW_REPLY: 0}
 _AIMS: Final = {"host": ON_HOSTS, "region": ON_REGIONS, "cluster": ON_CLUSTERS}
 _NOWHERE: Final = Place("", "")
+_AT_THE_DOOR: Final = ON_THE_WIRE | ON_REGIONS
 
 
 class SimulatedFaultDesk:
@@ -46,8 +47,8 @@ class SimulatedFaultDesk:
         self._world = world
         self._entropy = entropy
         self._places = places
-        self._wire_armed = False
-        self._wire_look_at: Instant = 0
+        self._at_the_door: list[Trouble] = []
+        self._look_at: Instant = 0
 
     async def inject(self, fault: Fault) -> Fault:
         _check(fault)
@@ -60,7 +61,7 @@ class SimulatedFaultDesk:
             if trouble.until is not None:
                 self._revive(trouble, trouble.until)
             self._announce(trouble)
-        self._wire_look_at = 0
+        self._look_at = 0
         self._world.hear()
         return self._told(trouble)
 
@@ -79,18 +80,24 @@ class SimulatedFaultDesk:
         return ended
 
     def wire_fault(self) -> WireFault | None:
-        now = self._world.house_now()
-        if not self._wire_armed and now < self._wire_look_at:
-            return None
-        self._wire_look_at = now + WIRE_LOOK_MS
-        fault = next((trouble for trouble in self._world.faults() if trouble.kind in ON_THE_WIRE), None)
-        self._wire_armed = fault is not None
+        fault = next((trouble for trouble in self._looked() if trouble.kind in ON_THE_WIRE), None)
         if fault is None:
             return None
         with _available(), self._world.change():
             self._world.spend(fault)
         delay = fault.delay_seconds if fault.kind is FaultKind.SLOW_REPLY else 0.0
         return WireFault(fault.kind, _STATUS[fault.kind], delay)
+
+    def sold_out(self, region: str) -> bool:
+        return any(fault.kind is FaultKind.STOCK_OUT and fault.target == region for fault in self._looked())
+
+    def _looked(self) -> list[Trouble]:
+        """Trouble that callers meet. Every call asks: while there is none, the world is looked at now and then."""
+        now = self._world.house_now()
+        if self._at_the_door or now >= self._look_at:
+            self._look_at = now + LOOK_MS
+            self._at_the_door = [trouble for trouble in self._world.faults() if trouble.kind in _AT_THE_DOOR]
+        return self._at_the_door
 
     async def _aim(self, fault: Fault) -> Place:
         if fault.kind in ON_HOSTS:
