@@ -146,14 +146,14 @@ def interleaved(
     for turn in range(rounds):
         table["get one"].append(
             (
-                measure(theirs, f"{their_url}/v1/clusters/{first[0]}", REFERENCE_KEY, seconds=seconds),
-                measure(ours, f"{base}/{first[1]}", reader, seconds=seconds),
+                measure(theirs, ours, f"{their_url}/v1/clusters/{first[0]}", REFERENCE_KEY, seconds=seconds),
+                measure(ours, theirs, f"{base}/{first[1]}", reader, seconds=seconds),
             )
         )
         table["list of 100"].append(
             (
-                measure(theirs, f"{their_url}/v1/clusters?limit=100", REFERENCE_KEY, seconds=seconds),
-                measure(ours, base + door.list_query, reader, seconds=seconds),
+                measure(theirs, ours, f"{their_url}/v1/clusters?limit=100", REFERENCE_KEY, seconds=seconds),
+                measure(ours, theirs, base + door.list_query, reader, seconds=seconds),
             )
         )
         tag = f"b{os.getpid()}-{turn}"
@@ -161,13 +161,19 @@ def interleaved(
             (
                 measure(
                     theirs,
+                    ours,
                     f"{their_url}/v1/clusters",
                     REFERENCE_KEY,
                     lua=creating("/v1/clusters", REFERENCE_CREATE, "cluster_name", tag),
                     seconds=seconds,
                 ),
                 measure(
-                    ours, base, maker, lua=creating(door.path, door.create, door.name_field, tag), seconds=seconds
+                    ours,
+                    theirs,
+                    base,
+                    maker,
+                    lua=creating(door.path, door.create, door.name_field, tag),
+                    seconds=seconds,
                 ),
             )
         )

@@ -5,6 +5,7 @@ Machines are shared and noisy: compare only within one run, interleaved, and tru
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -138,6 +140,15 @@ class Server:
         self.log.close()
         Path(self.log.name).unlink(missing_ok=True)
 
+    @contextlib.contextmanager
+    def still(self) -> Iterator[None]:
+        """Stopped for a while: what it still has to do must not weigh on the one that is measured."""
+        os.killpg(self.process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(self.process.pid, signal.SIGCONT)
+
     def __enter__(self) -> Server:
         return self
 
@@ -176,10 +187,12 @@ def wrk(
     return rps, count, float(p99[1]) * scale[p99[2]] if p99 else 0.0, int(bad[1]) if bad else 0
 
 
-def measure(server: Server, url: str, key: str, *, lua: str = "", seconds: int = 4) -> Result:
-    before = cpu_seconds(server.process.pid)
-    rps, count, p99, bad = wrk(url, key, lua=lua, seconds=seconds)
-    spent = cpu_seconds(server.process.pid) - before
+def measure(server: Server, other: Server, url: str, key: str, *, lua: str = "", seconds: int = 4) -> Result:
+    """One run on this server, while the other stands still."""
+    with other.still():
+        before = cpu_seconds(server.process.pid)
+        rps, count, p99, bad = wrk(url, key, lua=lua, seconds=seconds)
+        spent = cpu_seconds(server.process.pid) - before
     return Result(rps, spent * 1e6 / max(1, count), p99, bad)
 
 

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("muster")
 ENGINE_FILE: Final = "engine.name"
-SWITCH_SECONDS: Final = 0.0005
+SWITCH_SECONDS: Final = 0.0001
 """How long the loop may keep the interpreter from the thread that commits: with Python's usual 5 ms a group waits
 longer for its turn than for the disk, and the loop runs out of work meanwhile."""
 

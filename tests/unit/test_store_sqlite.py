@@ -80,7 +80,7 @@ def test_half_of_those_who_wait_go_first_unless_the_disk_is_slow(
         seen = []
         for _ in range(2):
             said.clear()
-            await asyncio.gather(*(writer.submit(lambda: db.execute("SELECT 1").fetchone()) for _ in range(16)))
+            await asyncio.gather(*(writer.submit(lambda: db.execute("SELECT 1").fetchone()) for _ in range(32)))
             seen.append(said.count("COMMIT"))
         await writer.close()
         return seen

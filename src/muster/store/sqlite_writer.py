@@ -20,7 +20,7 @@ from muster.store.schema import rule_by_columns
 GROUP_LIMIT: Final = 256
 """Jobs in one transaction: bounds how long the first of a group waits for the last."""
 
-GROUP_LEAST: Final = 8
+GROUP_LEAST: Final = 16
 """So many who wait are one group. Of more, half, if the disk is quick: while one half waits for it, the other half's
 callers work."""
 
