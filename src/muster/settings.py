@@ -168,7 +168,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "Which OIDC issuers tenants may name: public ones, or any, also inside this network.",
         choices=("public", "any"),
     ),
-    _number("engine_share", "10", "percent", 1, 100, "Of the process's time the engine may take while calls wait."),
+    _number("engine_share", "5", "percent", 1, 100, "Of the process's time the engine may take while calls wait."),
     _number("unfunded_grace_hours", "72", "hours", 0, 87_600, "How long what cannot be paid for is kept, stopped."),
     _number("credit_warning_hours", "24", "hours", 0, 87_600, "An account is told when its credit lasts no longer."),
     _number(

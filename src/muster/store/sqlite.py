@@ -25,7 +25,7 @@ from muster.store.sqlite_writer import GroupWriter, InlineWriter, Ticks, transla
 BUSY_MS: Final = 10_000
 """How long a write waits for another process's transaction."""
 
-CACHE_KIB: Final = 16_384
+CACHE_KIB: Final = 32_768
 STATEMENTS_KEPT: Final = 512
 CHECKPOINT_PAGES: Final = 4_000
 """Fold the log into the file every 16 MB: seldom enough that a page written often is copied once."""

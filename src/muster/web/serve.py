@@ -17,6 +17,7 @@ from typing import Final
 import uvicorn
 
 from muster.web.asgi import App
+from muster.web.pieces import WholeAnswers
 
 BACKLOG: Final = 2_048
 GRACE_SECONDS: Final = 8
@@ -72,7 +73,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="none",
-                http="httptools",
+                http=WholeAnswers,
                 ws="websockets-sansio" if app.has_sockets else "none",
                 lifespan="off",
                 access_log=False,
