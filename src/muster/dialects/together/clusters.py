@@ -41,7 +41,7 @@ def project_asked(call: Call) -> str | None:
 
 def wants_terse(call: Call) -> bool:
     """Whether a Go client asks, as Terraform's provider is: it gets the document without what is off."""
-    return call.headers.get("x-stainless-lang") == "go"
+    return call.says(b"x-stainless-lang", b"go")
 
 
 class Clusters:
