@@ -78,7 +78,7 @@ venv_build() {
     printf '#!/bin/sh\nexec "$(dirname "$(readlink -f "$0")")/python" -m muster.cli.main "$@"\n' >"$building/bin/muster"
     chmod 755 "$building/bin/muster"
     # Scripts were written for the name it was built under.
-    grep -lI "$building" "$building"/bin/* | while read -r script; do
+    grep -lIs -d skip "$building" "$building"/bin/* | while read -r script; do
         sed -i "s|$building|$1|g" "$script"
     done
     printf '%s %s\n' "$(lock_hash "$2")" "$(readlink -f "$building/bin/python")" >"$building/made-from"
