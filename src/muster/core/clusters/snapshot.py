@@ -105,8 +105,8 @@ async def load_view(store: Store, catalog: Catalog, cluster: Cluster) -> Cluster
 
 
 def first_view(catalog: Catalog, cluster: Cluster, nodes: list[Node], leases: list[Lease]) -> ClusterView:
-    """The view of a cluster without mounts, from the rows that were just written for it."""
-    return _view(catalog, cluster, nodes, leases, [], [])
+    """The view of a cluster without mounts, from the rows that were just written for it: all live, and in order."""
+    return _view_of(catalog, cluster, nodes, [], {lease.id: lease for lease in leases}, [], [])
 
 
 def _view(
@@ -119,13 +119,29 @@ def _view(
     address: str = "",
 ) -> ClusterView:
     nodes = sorted(nodes, key=_RANK)
+    live = [node for node in nodes if node.phase is not NodePhase.GONE]
+    gone = [node for node in nodes if node.phase is NodePhase.GONE] if len(live) < len(nodes) else []
+    known = {lease.id: lease for lease in leases}
+    return _view_of(catalog, cluster, live, gone, known, mounts, remediations, address)
+
+
+def _view_of(
+    catalog: Catalog,
+    cluster: Cluster,
+    live: list[Node],
+    gone: list[Node],
+    leases: Mapping[str, Lease],
+    mounts: list[tuple[Attachment, Volume]],
+    remediations: list[Remediation],
+    address: str = "",
+) -> ClusterView:
     return ClusterView(
         cluster=cluster,
-        nodes=[node for node in nodes if node.phase is not NodePhase.GONE],
-        gone_nodes=[node for node in nodes if node.phase is NodePhase.GONE],
+        nodes=live,
+        gone_nodes=gone,
         mounts=mounts,
         remediations=remediations,
-        leases={lease.id: lease for lease in leases},
+        leases=leases,
         instance_type=catalog.instance_types.get(cluster.spec.instance_type),
         image=catalog.images.get(cluster.spec.image_id),
         gpu_type=catalog.gpu_types.get(cluster.spec.gpu_type),
