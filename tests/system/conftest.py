@@ -4,10 +4,13 @@ Where CI is set and we are root, a missing piece is a failure: a suite that skip
 """
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from muster.testing.local import why_not
+from muster.testing.local import residue, why_not
+from muster.testing.local_server import LocalServer
 
 
 @pytest.fixture
@@ -18,3 +21,15 @@ def machine() -> None:
         pytest.fail(f"this machine should run real nodes: {because}")
     if because:
         pytest.skip(because)
+
+
+@pytest.fixture
+def server(machine: None, tmp_path: Path) -> Iterator[LocalServer]:
+    """Muster on a real local fleet of its own, which leaves nothing behind."""
+    made = LocalServer(tmp_path)
+    made.up()
+    try:
+        yield made
+    finally:
+        made.down()
+        assert residue(made.home, made.home_id) == []

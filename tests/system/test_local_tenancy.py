@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import httpx
 import pytest
 
 from muster.sdk.client import Client
 from muster.sdk.errors import ApiError
-from muster.testing.local import residue
 from muster.testing.local_server import LocalServer
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -22,17 +18,6 @@ BREAKS_ONE = """#!/bin/sh
 [ "$(hostname)" = worker-1 ] && mkdir /home/.broken 2>/dev/null && exit 1
 exit 0
 """
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[LocalServer]:
-    made = LocalServer(tmp_path)
-    made.up()
-    try:
-        yield made
-    finally:
-        made.down()
-        assert residue(made.home, made.home_id) == []
 
 
 def test_a_node_that_does_not_pass_is_replaced_and_the_others_stay(server: LocalServer) -> None:

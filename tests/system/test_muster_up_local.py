@@ -8,27 +8,14 @@ import pwd
 import signal
 import stat
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from muster.hostd.traces import hostds
-from muster.testing.local import residue
 from muster.testing.local_server import LocalServer
 
 pytestmark = pytest.mark.usefixtures("machine")
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[LocalServer]:
-    made = LocalServer(tmp_path)
-    made.up()
-    try:
-        yield made
-    finally:
-        made.down()
-        assert residue(made.home, made.home_id) == []
 
 
 def test_up_create_ssh_resize_and_down(server: LocalServer) -> None:

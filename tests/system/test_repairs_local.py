@@ -5,29 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from muster.testing.local import residue
 from muster.testing.local_server import LocalServer
 
 pytestmark = pytest.mark.usefixtures("machine")
 
 REPAIR_SECONDS_MAX = 90
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[LocalServer]:
-    made = LocalServer(tmp_path)
-    made.up()
-    try:
-        yield made
-    finally:
-        made.down()
-        assert residue(made.home, made.home_id) == []
 
 
 @pytest.fixture

@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from muster.testing.local import PATIENCE_SECONDS, residue
+from muster.testing.local import PATIENCE_SECONDS
 from muster.testing.local_server import LocalServer
 
 pytestmark = pytest.mark.usefixtures("machine")
 SERVES = timedelta(seconds=30)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[LocalServer]:
-    made = LocalServer(tmp_path)
-    made.up()
-    try:
-        yield made
-    finally:
-        made.down()
-        assert residue(made.home, made.home_id) == []
 
 
 def until(look: Callable[[], Any], good: Callable[[Any], bool], deadline: datetime) -> Any:
